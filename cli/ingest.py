@@ -1,0 +1,141 @@
+"""load, update, run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import render
+from cli.state import Conf, DryRun, Json, Master, Name, Wait, Yes, guarded, seconds, state
+
+if TYPE_CHECKING:
+    from maintenance.landing import Outcome
+    from maintenance.update import Report
+
+__all__ = ["load", "run", "update"]
+
+At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
+Files = Annotated[list[str] | None, typer.Argument(help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False)]
+_POLL_SECONDS = 1.0
+
+
+def load(
+    ctx: typer.Context, name: Name, files: Files = None, at: At = None,
+    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Bring in the first records, in bulk, and set the clock."""
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        report = table.load(files or [], at, wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+    _show(name, report, json=json)
+
+
+def update(
+    ctx: typer.Context, name: Name, files: Files = None, at: At = None,
+    catch_up: Annotated[bool, typer.Option("--catch-up", help="Apply all ticks up to --at, or to now, in one commit.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Advance the clock by a tick: admit a batch, expire what is over, in one commit."""
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        report = table.update(
+            files or None, at, catch_up=catch_up, yes=yes, wait=seconds(wait), dry_run=dry_run, progress=render.progress
+        )
+    _show(name, report, json=json)
+
+
+def _show(name: str, report: Report, *, json: bool) -> None:
+    render.clear_progress()
+    if json:
+        render.json_object(asdict(report))
+    else:
+        render.lines(report_lines(name, report))
+
+
+def report_lines(name: str, report: Report) -> list[str]:
+    """Return what an update did, for people."""
+    if report.already_applied:
+        return [f"{name}: already applied at slot {report.slot} ({report.time}); nothing changed"]
+    would = " (dry run: nothing was changed)" if report.dry_run else ""
+    text = [
+        f"{name}: slot {report.slot} ({report.time}), version {report.version}{would}",
+        f"  received {report.received:,} = admitted {report.admitted:,} + expired on arrival {report.expired_on_arrival:,}"
+        f" + quarantined {report.quarantined:,}",
+        f"  expired {report.expired:,}, live {report.live:,}; touched {report.cells_touched} of at most {report.cells_bound} cells",
+        f"  files +{report.files_added} −{report.files_removed}, {render.bytes_text(report.bytes_written)} written, {report.seconds:.2f} s",
+    ]
+    text += [f"  quarantined: {count:,} × {render.visible(reason)}" for reason, count in report.reasons.items()]
+    if report.sealed_cells:
+        text.append(f"  sealed {report.sealed_cells} cells ({render.bytes_text(report.sealed_bytes)})")
+    return text + [f"  warning: {render.visible(warning)}" for warning in report.warnings]
+
+
+def run(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="Apply what has arrived and stop, for cron.")] = False,
+    table: Annotated[list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given many times.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="T", help="Take this for now: replays the past.")] = None,
+    yes: Yes = False,
+    wait: Wait = None, json: Json = False, master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Apply what has arrived in the landing folders, tick by tick, in order."""
+    from index.errors import UsageError
+    from index.timeline import TimeKind
+    from maintenance.landing import run_all
+    from warehouse.catalog import find_table, list_tables
+
+    warehouse = state(ctx).open(master, conf)
+    fixed = None
+    if at is not None:
+        micros = TimeKind.TIMESTAMP.time(at)
+        fixed = datetime.fromtimestamp(micros / 1_000_000, tz=timezone.utc)
+    failed = False
+    while True:
+        tables = [find_table(warehouse.root, n) for n in table] if table else list_tables(warehouse.root)
+        landing = [t for t in tables if t.snapshot().spec.landing]
+        if once and not landing:
+            msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
+            raise UsageError(msg)
+        context = warehouse.context(wait=seconds(wait), progress=render.progress)
+        outcomes: list[Outcome] = []
+        for outcome in run_all(landing, context, now=lambda: fixed or warehouse.now(), yes=yes):
+            outcomes.append(outcome)
+            failed = failed or outcome.error is not None
+            if not json:
+                render.clear_progress()
+                _show_outcome(outcome)
+        if json:
+            render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
+        elif once and not outcomes:
+            render.lines(["nothing to do: no files have arrived and no tick is due"])
+        if once:
+            break
+        time.sleep(_POLL_SECONDS)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show_outcome(outcome: Outcome) -> None:
+    report = outcome.report
+    if report is None:
+        kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
+        render.error(f"{outcome.table}, slot {outcome.slot}: {outcome.error}{kept}")
+        return
+    if report.already_applied:
+        render.lines(report_lines(outcome.table, report))
+        return
+    cells: Sequence[str] = (
+        f"{outcome.table}  {report.time}",
+        f"+{report.admitted:,}".rjust(8) + f" −{report.expired:,}".rjust(8) + f" = {report.live:,} live".rjust(13),
+        f"{report.cells_touched}/{report.cells_bound} cells".rjust(11),
+        f"{report.quarantined} quarantined" if report.quarantined else "",
+        f"sealed {report.sealed_cells}" if report.sealed_cells else "",
+        f"{report.seconds:.2f} s",
+    )
+    render.lines(["  ".join(cell for cell in cells if cell)])

@@ -1,0 +1,107 @@
+"""The ``ebb`` command.  Each command parses, calls one function and shows its result; errors are told here.
+
+Also a main for spark-submit: ``spark-submit cli/main.py run --once``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from cli import define, ingest, maintain, read, render, see
+from cli.state import State, Terminated
+from index.errors import WarehouseError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="ebb",
+    help="A stream warehouse on Delta Lake in which every record carries its own expiration time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_GROUPS = {
+    "Define": (define.create, define.alter, define.drop),
+    "Ingest": (ingest.load, ingest.update, ingest.run),
+    "Read": (read.probe, read.scan, read.sql),
+    "See": (see.status, see.history, see.explain, see.quarantine),
+    "Maintain": (maintain.seal, maintain.purge, maintain.erase),
+}
+for _title, _commands in _GROUPS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_title)(_command)
+
+
+def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback
+    if value:
+        from importlib.metadata import version
+
+        render.lines([f"ebb {version('ebb')}"])
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    ctx: typer.Context,
+    warehouse: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of all tables; also EBB_WAREHOUSE.")] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Set what all commands share."""
+    del version
+    ctx.obj = State(warehouse=warehouse, debug=debug)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 fine, 2 wrong usage, 1 anything else of ours."""
+    os.umask(0o077)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    try:
+        code = app(arguments, standalone_mode=False, prog_name="ebb")
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        if debug:
+            raise
+        render.error(f"{error.format_message() if hasattr(error, 'format_message') else error}; see ebb {_command_of(arguments)}--help")
+        return int(getattr(error, "exit_code", 2))
+    except typer.Abort:
+        render.error("stopped; nothing was changed")
+        return 1
+    except WarehouseError as error:
+        if debug:
+            raise
+        render.error(str(error))
+        return error.exit_code
+    except (KeyboardInterrupt, Terminated):
+        render.error("interrupted")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as error:  # the one place that may: everything else must reach the user as one line
+        if debug:
+            raise
+        render.error(f"something went wrong inside Ebb: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}; run again with --debug and report it")
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def _command_of(arguments: list[str]) -> str:
+    known = {command.__name__ for commands in _GROUPS.values() for command in commands}
+    return next((f"{word} " for word in arguments if word in known), "")
+
+
+def entry() -> None:
+    """Start from the console."""
+    sys.exit(main())
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,57 @@
+"""seal, purge, erase."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from cli import render
+from cli.state import Conf, DryRun, Json, Master, Name, Wait, guarded, seconds, state
+
+__all__ = ["erase", "purge", "seal"]
+
+
+def _show(name: str, told: dict[str, Any], *, json: bool, dry_run: bool) -> None:
+    render.clear_progress()
+    if json:
+        render.json_object({"name": name, **told, "dry_run": dry_run})
+        return
+    would = " (dry run: nothing was changed)" if dry_run else ""
+    if told["op"] == "erase":
+        text = f"{told['files_erased']} files erased ({render.bytes_text(told['bytes_erased'])}), {told['files_waiting']} wait for readers"
+    elif not told["files_removed"]:
+        text = f"nothing to {told['op']}"
+    else:
+        text = (
+            f"{told['files_removed']} files became {told['files_added']} in {told['cells_touched']} cells "
+            f"({render.bytes_text(told['bytes_written'])}), version {told['version']}, {told['seconds']:.2f} s"
+        )
+    render.lines([f"{name}: {text}{would}"])
+
+
+def seal(
+    ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
+    master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Merge the files of each completed group into one sorted run per cell."""
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        _show(name, table.seal(wait=seconds(wait), dry_run=dry_run), json=json, dry_run=dry_run)
+
+
+def purge(
+    ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
+    master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Rewrite every file that holds expired records, without them."""
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        _show(name, table.purge(wait=seconds(wait), dry_run=dry_run), json=json, dry_run=dry_run)
+
+
+def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False) -> None:
+    """Delete from disk the files that no version within the readers' time names."""
+    table = state(ctx).open().table(name)
+    with guarded(table):
+        _show(name, table.erase(wait=seconds(wait), dry_run=dry_run), json=json, dry_run=dry_run)

@@ -1,0 +1,187 @@
+"""Writing records: as a table for people, CSV, JSON lines, Arrow or Parquet, to a file or to standard output."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from cli import render
+from index.errors import EngineError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Format", "limited", "write_records"]
+
+_TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
+
+
+class Format(str, Enum):
+    """How records are written."""
+
+    table = "table"
+    csv = "csv"
+    jsonl = "jsonl"
+    arrow = "arrow"
+    parquet = "parquet"
+
+
+def limited(parts: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
+    """Yield at most ``limit`` records and stop reading then."""
+    left = limit
+    for part in parts:
+        if left is None:
+            yield part
+            continue
+        if left <= 0:
+            return
+        yield part.slice(0, left)
+        left -= part.num_rows
+        if left <= 0:
+            return
+
+
+def write_records(
+    parts: Iterable[pa.Table],
+    schema: pa.Schema,
+    *,
+    form: Format,
+    output: Path | None,
+    guard_formulas: bool = False,
+) -> int:
+    """Write records and return how many there were."""
+    if form in (Format.arrow, Format.parquet) and output is None and sys.stdout.isatty():
+        msg = f"format {form.value} is not for a terminal; pass --output FILE or redirect"
+        raise UsageError(msg)
+    try:
+        with _target(output) as sink:
+            match form:
+                case Format.table:
+                    return _table(parts, schema, sink)
+                case Format.csv:
+                    return _csv(parts, schema, sink, guard_formulas=guard_formulas)
+                case Format.jsonl:
+                    return _jsonl(parts, sink)
+                case Format.arrow | Format.parquet:
+                    return _binary(parts, schema, sink, form)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except OSError as error:
+        raise EngineError("the records cannot be written", error, "check --output and the free space") from error
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[IO[bytes]]:
+    """Write to standard output, or to a file that appears under its name only when it is complete."""
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    partial = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as sink:
+            yield sink
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON and CSV show it."""
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return value
+
+
+def _rows(parts: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
+    for part in parts:
+        for batch in part.to_batches(max_chunksize=5000):
+            for row in batch.to_pylist():
+                yield {name: plain(value) for name, value in row.items()}
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+    import pyarrow as pa
+
+    rows: list[list[str]] = []
+    more = False
+    for row in _rows(parts):
+        if len(rows) == _TABLE_ROWS:
+            more = True
+            break
+        rows.append([_text(value) for value in row.values()])
+    right = [i for i, f in enumerate(schema) if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type)]
+    text = render.table_text(rows, schema.names, right=right)
+    count = f"{len(rows):,} record{'s' * (len(rows) != 1)}"
+    text.append(f"({count} shown, there are more: use --format csv or --limit)" if more else f"({count})")
+    sink.write(("\n".join(text) + "\n").encode())
+    return len(rows)
+
+
+def _csv(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, guard_formulas: bool) -> int:
+    import io
+
+    text = io.TextIOWrapper(sink, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(schema.names)
+    count = 0
+    for row in _rows(parts):
+        values = [_text(value) for value in row.values()]
+        if guard_formulas:
+            values = [f"'{v}" if v[:1] in ("=", "+", "-", "@", "\t", "\r") else v for v in values]
+        writer.writerow(values)
+        count += 1
+    text.flush()
+    text.detach()
+    return count
+
+
+def _jsonl(parts: Iterable[pa.Table], sink: IO[bytes]) -> int:
+    count = 0
+    for row in _rows(parts):
+        sink.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+        count += 1
+    return count
+
+
+def _binary(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], form: Format) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    count = 0
+    writer: Any = pa.ipc.new_stream(sink, schema) if form is Format.arrow else pq.ParquetWriter(sink, schema)
+    with writer:
+        for part in parts:
+            writer.write_table(part)
+            count += part.num_rows
+    return count

@@ -1,0 +1,134 @@
+"""Everything that Ebb prints: aligned text for people, one JSON object for programs.
+
+Values that come from data are escaped before they reach a terminal. Colour and progress are for terminals only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["bytes_text", "error", "json_object", "lines", "note", "progress", "table_text", "visible"]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SHADES = " ░▒▓█"
+
+
+def visible(value: object) -> str:
+    """Return a value as text in which control characters are shown instead of obeyed."""
+    text = "" if value is None else str(value)
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text)  # noqa: PLR2004 - one byte
+
+
+def lines(text: Sequence[str]) -> None:
+    """Print lines."""
+    sys.stdout.write("\n".join(text) + "\n")
+
+
+def json_object(value: Any) -> None:
+    """Print one JSON object."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+
+
+def note(text: str) -> None:
+    """Print a remark that is not part of the answer."""
+    sys.stderr.write(text + "\n")
+
+
+def error(text: str) -> None:
+    """Print one line on what went wrong."""
+    clear_progress()
+    note(f"ebb: {visible(text)}")
+
+
+def progress(text: str) -> None:
+    """Show what is being done, on a terminal only; the next line replaces it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[2K\x1b[2m{text} …\x1b[0m")
+        sys.stderr.flush()
+
+
+def clear_progress() -> None:
+    """Take the last progress line away."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[2K")
+        sys.stderr.flush()
+
+
+def bytes_text(count: float) -> str:
+    """Return a number of bytes for people.
+
+    >>> bytes_text(999), bytes_text(14_003_158)
+    ('999 B', '14.0 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:  # noqa: PLR2004 - decimal units
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def table_text(rows: Sequence[Sequence[object]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:
+    """Return rows as aligned columns; ``right`` names the columns that hold numbers."""
+    cells = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (text.rjust(width) if i in right else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths, strict=True)))
+        return "  ".join(padded).rstrip()
+
+    return [line(list(header)), "  ".join("─" * width for width in widths), *(line(row) for row in cells)]
+
+
+def pairs(values: Mapping[str, object]) -> list[str]:
+    """Return names and values, one a line, aligned."""
+    width = max(len(name) for name in values)
+    return [f"{name.ljust(width)}  {visible(value)}" for name, value in values.items()]
+
+
+def heat_map(status: Mapping[str, Any], measure: str = "records") -> list[str]:
+    """Return the grid as a heat map: groups down, cohorts across, the darkest cell holds the most."""
+    groups, cohorts = (int(part) for part in status["grid"].split("x"))
+    values = {(cell["group"], cell["cohort"]): cell[measure] for cell in status["cells"]}
+    most = max(values.values(), default=0)
+    width = max(5, *(len(_short(v)) for v in values.values())) if values else 5
+    next_cohort, filling = status["next_cohort"], status["filling_group"]
+    shown = range(min(cohorts, max(4, (_columns() - 12) // (width + 1))))
+    head = "".join(f" {('e' + str(e)).rjust(width)}" for e in shown) + (" …" if len(shown) < cohorts else "")
+    rows = [f"  {measure:>8} {head}"]
+    for group in range(groups):
+        cells = ""
+        for cohort in shown:
+            value = values.get((group, cohort), 0)
+            shade = _SHADES[min(4, -(-4 * value // most))] if value else " "
+            text = _short(value) if value else "·"
+            cells += " " + _shaded(text.rjust(width - 1) + shade, value / most if most else 0)
+        rows.append(f"  {('g' + str(group)).rjust(8)} {cells}{'  ← filling' if group == filling else ''}")
+    if next_cohort is not None and next_cohort in shown:
+        rows.append(f"  {'':8} {' ' * ((width + 1) * next_cohort + width)}↑ goes next")
+    return rows
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size().columns
+    except OSError:
+        return 120
+
+
+def _short(value: int) -> str:
+    for limit, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if value >= limit:
+            return f"{value / limit:.1f}{unit}"
+    return str(value)
+
+
+def _shaded(text: str, share: float) -> str:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or not share:
+        return text
+    shade = (17, 18, 19, 20, 26, 32)[min(5, int(share * 6))]
+    return f"\x1b[48;5;{shade}m\x1b[97m{text}\x1b[0m"

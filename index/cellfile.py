@@ -1,0 +1,50 @@
+"""What the log says about one data file: enough to plan with, nothing about its keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from index.grid import Cell
+
+__all__ = ["CellFile", "Rewrite"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellFile:
+    """One sorted Parquet file of one cell.  Files of one folder and cell are parts of one sorted run."""
+
+    path: str  # relative to the table, the first part is the folder of the commit that wrote it
+    cell: Cell
+    size_bytes: int
+    records: int
+    min_ins: int
+    max_ins: int
+    min_exp: int
+    max_exp: int
+
+    @property
+    def folder(self) -> str:
+        """Return the folder of the commit that wrote the file."""
+        return self.path.split("/", 1)[0]
+
+    def is_dead(self, clock: int) -> bool:
+        """Whether every record in it has expired."""
+        return self.max_exp <= clock
+
+    def has_expired(self, clock: int) -> bool:
+        """Whether at least one record in it has expired."""
+        return self.min_exp <= clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """Merge these files of one cell into one sorted run without the records expired at ``clock``."""
+
+    cell: Cell
+    inputs: tuple[CellFile, ...]
+    clock: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes have to be read."""
+        return sum(file.size_bytes for file in self.inputs)

@@ -1,0 +1,200 @@
+"""Ebb from Python: ``Warehouse.open(path).table("flights")``.
+
+The same functions as behind the command line. Times may be given as text, as numbers for integer columns, or as
+``datetime`` and ``date``; records come back as Arrow tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from index.errors import UsageError
+from index.predicate import parse_predicate
+from index.timeline import TimeKind
+from maintenance.define import Declaration, create, declare
+from maintenance.housekeeping import erase, purge, seal
+from maintenance.report import history, status
+from maintenance.context import Context
+from maintenance.update import Report, load, update
+from warehouse.catalog import check_root, drop_table, find_table, list_tables
+from warehouse.lock import writer_lock
+from warehouse.settings import Settings
+from warehouse.source import find_inputs
+from warehouse.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from warehouse.window import Window
+
+__all__ = ["OpenTable", "Warehouse", "read_time"]
+
+Time = str | int | date | datetime
+
+
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def read_time(kind: TimeKind, value: Time) -> int:
+    """Return a time given as text, number, date or datetime; naive ones are UTC."""
+    if isinstance(value, datetime):
+        return kind.from_datetime(value if value.tzinfo else value.replace(tzinfo=timezone.utc))
+    if isinstance(value, date):
+        return kind.time(value.isoformat())
+    if isinstance(value, int) and kind.has_wall_clock:
+        msg = f"time {value} is a number, and the time columns of this table are {kind.value}s; pass ISO 8601"
+        raise UsageError(msg)
+    return kind.time(str(value))
+
+
+class Warehouse:
+    """A folder of tables."""
+
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = _utc_now) -> None:
+        self.settings = settings
+        self.root = check_root(settings.warehouse)
+        self.now = now
+
+    @staticmethod
+    def open(path: str | Path, settings: Settings | None = None) -> Warehouse:
+        """Return the warehouse in a folder; it is made when the first table is."""
+        return Warehouse(replace(settings or Settings(), warehouse=Path(path)))
+
+    def tables(self) -> list[OpenTable]:
+        """Return all tables by name."""
+        return [OpenTable(self, table) for table in list_tables(self.root)]
+
+    def table(self, name: str) -> OpenTable:
+        """Return a table."""
+        return OpenTable(self, find_table(self.root, name))
+
+    def create(self, name: str, **wish: Any) -> OpenTable:
+        """Create a table; takes what ``ebb create`` takes, ``key`` as a list of names."""
+        spec, _ = declare(Declaration(name=name, **wish))
+        return OpenTable(self, create(self.root, spec))
+
+    def drop(self, name: str) -> None:
+        """Delete a table and its quarantine."""
+        table = find_table(self.root, name)
+        with writer_lock(table):
+            drop_table(table)
+
+    def register(self, spark: SparkSession) -> None:
+        """Make every table a view of its live window in a Spark session that has Delta's jars."""
+        from warehouse.sql import register
+
+        register(spark, list_tables(self.root))
+
+    def spark(self, *, delta: bool = False) -> SparkSession:
+        """Return this process's Spark session, starting it if there is none."""
+        from warehouse.session import spark_session
+
+        return spark_session(self.settings, delta=delta)
+
+    def context(self, *, wait: float = 0.0, dry_run: bool = False, progress: Callable[[str], None] | None = None) -> Context:
+        """Return what an update needs from outside."""
+        context = Context(now=self.now(), spark=self.spark, wait=wait, dry_run=dry_run)
+        return context if progress is None else replace(context, progress=progress)
+
+
+class OpenTable:
+    """One table of a warehouse."""
+
+    def __init__(self, warehouse: Warehouse, table: Table) -> None:
+        self.warehouse = warehouse
+        self.table = table
+
+    @property
+    def name(self) -> str:
+        """Return the table's name."""
+        return self.table.name
+
+    def _time(self, value: Time | None) -> int | None:
+        return None if value is None else read_time(self.table.snapshot().spec.timeline.kind, value)
+
+    def update(
+        self,
+        batch: str | Path | Sequence[str | Path] | DataFrame | None = None,
+        at: Time | None = None,
+        *,
+        catch_up: bool = False,
+        yes: bool = False,
+        wait: float = 0.0,
+        dry_run: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> Report:
+        """Admit a batch (files or a DataFrame) and expire what is over, in one commit."""
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
+        return update(self.table, _batch(batch), context, at=self._time(at), catch_up=catch_up, yes=yes)
+
+    def load(
+        self,
+        batch: str | Path | Sequence[str | Path] | DataFrame,
+        at: Time | None = None,
+        *,
+        wait: float = 0.0,
+        dry_run: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> Report:
+        """Bring in the first records and set the clock."""
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
+        return load(self.table, _batch(batch) or [], context, at=self._time(at))
+
+    def window(self, as_of: Time | None = None) -> Window:
+        """Pin the newest version; everything read from it belongs to one window."""
+        from warehouse.window import Window
+
+        return Window(self.table.snapshot(), as_of=self._time(as_of))
+
+    def probe(self, *keys: Any, columns: Sequence[str] | None = None, as_of: Time | None = None) -> pa.Table:
+        """Return the live records with these keys; composite keys as tuples, also leading parts of them."""
+        from warehouse.window import KeyList, key_value
+
+        window = self.window(as_of)
+        key = [window.spec.column(name) for name in window.spec.key]
+        return window.probe(KeyList(tuple(key_value(key, k) for k in keys)), columns)
+
+    def scan(
+        self, columns: Sequence[str] | None = None, where: str | None = None, as_of: Time | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the live records, a part at a time."""
+        return self.window(as_of).scan(columns, parse_predicate(where) if where else None)
+
+    def status(self) -> dict[str, Any]:
+        """Return where the table stands."""
+        return status(self.table.snapshot(), self.warehouse.now())
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the commits, newest first."""
+        return history(self.table.snapshot(), limit)
+
+    def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+        """Merge the runs of completed groups."""
+        with writer_lock(self.table, wait=wait):
+            return seal(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
+
+    def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+        """Rewrite every file that holds expired records."""
+        with writer_lock(self.table, wait=wait):
+            return purge(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
+
+    def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+        """Delete the files that no version within the readers' time names."""
+        with writer_lock(self.table, wait=wait):
+            return erase(self.table.snapshot(), now=self.warehouse.now(), dry_run=dry_run)
+
+
+def _batch(batch: Any) -> Any:
+    if batch is None:
+        return None
+    if isinstance(batch, str | Path):
+        return find_inputs([str(batch)])
+    if isinstance(batch, Sequence):
+        return find_inputs([str(item) for item in batch])
+    return batch

@@ -1,0 +1,24 @@
+"""What work on a table needs from outside: the time, Spark if there is anything to read, and whom to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Context"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The outside world, handed in."""
+
+    now: datetime
+    spark: Callable[[], SparkSession]
+    wait: float = 0.0  # seconds to wait for the writer's lock
+    dry_run: bool = False
+    progress: Callable[[str], None] = lambda text: None

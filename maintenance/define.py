@@ -1,0 +1,178 @@
+"""Declaring and altering tables: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from index.cost import choose, default_bound, default_reader_time
+from index.errors import UsageError
+from index.policy import Strategy, parse_pair
+from index.timeline import Timeline
+from warehouse.catalog import alter_table, create_table
+from warehouse.lock import writer_lock
+from warehouse.schema import Column, parse_columns, time_kind
+from warehouse.source import infer_columns
+from warehouse.spec import TableSpec, check_name, check_new_columns
+from warehouse.table import Table
+
+__all__ = ["Declaration", "alter", "create", "declare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a user says about a new table, as text."""
+
+    name: str
+    key: Sequence[str]
+    inserted: str
+    expires: str
+    tick: str
+    span: str
+    like: Path | None = None
+    schema: str | None = None
+    origin: str | None = None
+    grid: str | None = None
+    policy: str | None = None
+    strategy: str | None = None
+    deletion_bound: str | None = None
+    reader_time: str | None = None
+    quarantine_time: str | None = None
+    landing: str | None = None
+
+
+def declare(wish: Declaration) -> tuple[TableSpec, str]:
+    """Return the declaration with every default filled in, and one line on what was chosen and why."""
+    check_name(wish.name)
+    if (wish.like is None) == (wish.schema is None):
+        msg = "a table needs its columns once: pass either --like FILE or --schema"
+        raise UsageError(msg)
+    columns = infer_columns(wish.like) if wish.like is not None else parse_columns(str(wish.schema))
+    check_new_columns(columns)
+    by_name = {column.name: column for column in columns}
+    for option, names in (("--key", wish.key), ("--inserted", [wish.inserted]), ("--expires", [wish.expires])):
+        for name in names:
+            if name not in by_name:
+                msg = f"{option} names {name!r}, which is not a column; the columns are {', '.join(by_name)}"
+                raise UsageError(msg)
+    _check_key(wish, [by_name[name] for name in wish.key])
+    kinds = [time_kind(by_name[name]) for name in (wish.inserted, wish.expires)]
+    if kinds[0] is not kinds[1]:
+        msg = f"{wish.inserted} is {by_name[wish.inserted].type} and {wish.expires} is {by_name[wish.expires].type}; both times must be of one kind"
+        raise UsageError(msg)
+    kind = kinds[0]
+    timeline = Timeline(
+        kind=kind,
+        origin=kind.time(wish.origin) if wish.origin else 0,
+        tick=kind.duration(wish.tick),
+        span=kind.duration(wish.span),
+    )
+    bound = kind.duration(wish.deletion_bound) if wish.deletion_bound else default_bound(timeline)
+    reader_time = kind.duration(wish.reader_time) if wish.reader_time else default_reader_time(timeline)
+    choice = choose(
+        timeline,
+        bound=bound,
+        reader_time=reader_time,
+        shape=parse_pair(wish.grid, "grid") if wish.grid else None,
+        policy=wish.policy,
+        strategy=_strategy(wish.strategy),
+    )
+    spec = TableSpec(
+        name=wish.name,
+        columns=columns,
+        key=tuple(wish.key),
+        inserted=wish.inserted,
+        expires=wish.expires,
+        timeline=timeline,
+        grid=choice.grid,
+        strategy=choice.strategy,
+        bound=bound,
+        reader_time=reader_time,
+        quarantine_time=kind.duration(wish.quarantine_time) if wish.quarantine_time else bound,
+        landing=_landing(wish.landing),
+    )
+    return spec, choice.reason
+
+
+def _check_key(wish: Declaration, key: Sequence[Column]) -> None:
+    if not key:
+        msg = "--key names no column; pass at least one"
+        raise UsageError(msg)
+    for column in key:
+        if not column.is_sortable:
+            msg = f"key column {column.name} has type {column.type}, which has no order; choose another key"
+            raise UsageError(msg)
+        if column.name in (wish.inserted, wish.expires):
+            msg = f"key column {column.name} is a time column of the table as well; copy it into a column of its own"
+            raise UsageError(msg)
+    if len({c.name for c in key}) < len(key):
+        msg = f"--key {','.join(wish.key)} names a column twice"
+        raise UsageError(msg)
+
+
+def _strategy(text: str | None) -> Strategy | None:
+    if text is None:
+        return None
+    try:
+        return Strategy(text)
+    except ValueError:
+        msg = f"strategy {text!r} is not rebuild, norebuild or retire"
+        raise UsageError(msg) from None
+
+
+def _landing(folder: str | None) -> str | None:
+    return str(Path(folder).expanduser().resolve()) if folder else None
+
+
+def create(root: Path, spec: TableSpec) -> Table:
+    """Create the declared table, and its landing folder if it has one."""
+    table = create_table(root, spec)
+    if spec.landing:
+        Path(spec.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return table
+
+
+def alter(
+    table: Table,
+    *,
+    deletion_bound: str | None = None,
+    quarantine_time: str | None = None,
+    landing: str | None = None,
+    add_column: str | None = None,
+    wait: float = 0.0,
+    dry_run: bool = False,
+) -> tuple[TableSpec, TableSpec]:
+    """Change what can be changed about a table; returns the declaration before and after."""
+    with writer_lock(table, wait=wait):
+        snapshot = table.snapshot()
+        old = snapshot.spec
+        kind = old.timeline.kind
+        bound = kind.duration(deletion_bound) if deletion_bound else old.bound
+        quarantine = kind.duration(quarantine_time) if quarantine_time else old.quarantine_time
+        if deletion_bound and not quarantine_time:
+            quarantine = min(quarantine, bound)
+        column = _new_column(old, add_column) if add_column else None
+        new = replace(
+            old,
+            bound=bound,
+            quarantine_time=quarantine,
+            landing=_landing(landing) if landing is not None else old.landing,
+            columns=(*old.columns, column) if column else old.columns,
+        )
+        was, is_now = old.properties(), new.properties()
+        changes = {name: value for name, value in is_now.items() if was[name] != value}
+        if not dry_run and (changes or column):
+            alter_table(snapshot, changes, column)
+            if new.landing:
+                Path(new.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return old, new
+
+
+def _new_column(spec: TableSpec, text: str) -> Column:
+    columns = parse_columns(text)
+    if len(columns) != 1:
+        msg = f"--add-column {text!r} names {len(columns)} columns; pass one at a time"
+        raise UsageError(msg)
+    check_new_columns((*spec.columns, columns[0]))
+    return columns[0]

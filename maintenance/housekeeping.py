@@ -1,0 +1,183 @@
+"""Seal, purge and erase: what keeps files few and the deletion bound true.
+
+Each one chooses with a pure plan and then does it, in a commit of its own that changes no answer. An update runs
+what is due by itself; the commands run the same functions on request.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from index.cellfile import CellFile
+from index.policy import Strategy
+from maintenance.context import Context
+from maintenance.plan import Plan, plan_purge, plan_seal
+from warehouse.quarantine import expire_refused
+from warehouse.table import Snapshot
+
+__all__ = ["Exposure", "erase", "exposure", "purge", "rewrite_and_commit", "seal", "waiting_files"]
+
+
+def rewrite_and_commit(
+    snapshot: Snapshot, plan: Plan, context: Context, *, op: str
+) -> dict[str, Any]:
+    """Carry out a plan that changes no answer as one commit; returns its report."""
+    from warehouse.rewrite import rewrite
+
+    started = time.monotonic()
+    clock = snapshot.ledger.clock or 0
+    report: dict[str, Any] = {
+        "op": op,
+        "slot": clock,
+        "cells_touched": len(plan.cells_touched),
+        "files_removed": len(plan.removes),
+        "files_added": 0,
+        "bytes_written": 0,
+        "oldest_expired": oldest_expired(plan.removes, clock),
+    }
+    if plan.is_empty or context.dry_run:
+        return report | {"files_added": len(plan.rewrites), "version": snapshot.version, "seconds": 0.0}
+    folder = ""
+    try:
+        folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
+        report["files_added"] = len(written.files)
+        report["bytes_written"] = sum(f.size_bytes for f in written.files)
+        report["seconds"] = round(time.monotonic() - started, 3)
+        version = snapshot.commit(
+            adds=written.files,
+            removes=plan.removes,
+            ledger=snapshot.ledger,
+            report=report,
+            data_change=False,
+            now_ms=int(context.now.timestamp() * 1000),
+        )
+    except BaseException:
+        from warehouse.cells import remove_folder
+
+        if folder:
+            remove_folder(snapshot.table.folder / folder)
+        raise
+    return report | {"version": version}
+
+
+def oldest_expired(files: tuple[CellFile, ...], clock: int) -> int | None:
+    """Return the first slot whose expired records are in these files."""
+    return min((f.min_exp for f in files if f.has_expired(clock)), default=None)
+
+
+def seal(snapshot: Snapshot, context: Context) -> dict[str, Any]:
+    """Merge the runs of completed groups."""
+    clock = snapshot.ledger.clock
+    plan = Plan() if clock is None else plan_seal(snapshot.spec.grid, clock=clock, live=snapshot.files)
+    return rewrite_and_commit(snapshot, plan, context, op="seal")
+
+
+def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> dict[str, Any]:
+    """Rewrite the files that hold records expired for at least ``lag`` ticks, without any expired record."""
+    clock = snapshot.ledger.clock
+    plan = Plan() if clock is None else plan_purge(clock=clock, live=snapshot.files, lag=lag)
+    return rewrite_and_commit(snapshot, plan, context, op="purge")
+
+
+def is_sealing(snapshot: Snapshot) -> bool:
+    """Whether updates of this table seal completed groups by themselves."""
+    return snapshot.spec.strategy is Strategy.RETIRE
+
+
+def waiting_files(snapshot: Snapshot, now: datetime) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the files that were removed from the table but not yet for the readers' time, and all others removed."""
+    spec, clock = snapshot.spec, snapshot.ledger.clock or 0
+    kind = spec.timeline.kind
+    reader_ticks = -(-spec.reader_time // spec.timeline.tick)
+    recent: set[str] = set()
+    for entry in snapshot.table.entries(snapshot.version):
+        if kind.has_wall_clock:
+            is_over = now.timestamp() - entry.timestamp_ms / 1000 >= kind.seconds(spec.reader_time)
+        else:
+            is_over = entry.ebb.get("slot", clock) + reader_ticks <= clock
+        if is_over:
+            break
+        recent.update(entry.removed)
+    live = {f.path for f in snapshot.files}
+    other = {path for path in snapshot.table.data_files() if path not in live}
+    return frozenset(other & recent), frozenset(other - recent)
+
+
+def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[str, Any]:
+    """Delete the files that no version within the readers' time names, and what killed runs left behind.
+
+    Requires the writer's lock: a batch that is being staged looks like one that was left behind.
+    """
+    waiting, gone = waiting_files(snapshot, now)
+    folder = snapshot.table.folder
+    erased_bytes = 0
+    for path in sorted(gone):
+        file = folder / path
+        erased_bytes += file.lstat().st_size
+        if not dry_run:
+            file.unlink(missing_ok=True)
+    if not dry_run:
+        _remove_empty_folders(snapshot)
+    refused = 0
+    line = snapshot.spec.timeline
+    if snapshot.ledger.clock is not None and not dry_run:
+        through = snapshot.ledger.clock - max(0, snapshot.spec.quarantine_time // line.tick - 1)
+        refused = expire_refused(snapshot.table, through=through, now_ms=int(now.timestamp() * 1000))
+    return {
+        "op": "erase",
+        "files_erased": len(gone),
+        "bytes_erased": erased_bytes,
+        "files_waiting": len(waiting),
+        "quarantine_files_erased": refused,
+    }
+
+
+def _remove_empty_folders(snapshot: Snapshot) -> None:
+    top = [e.path for e in os.scandir(snapshot.table.folder) if e.is_dir(follow_symlinks=False) and not e.name.startswith("_")]
+    for start in top:
+        for place, _, _ in os.walk(start, topdown=False):
+            if not os.listdir(place):
+                os.rmdir(place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """How long the oldest expired record has been on disk after its expiry, against the deletion bound."""
+
+    age: int  # in the unit of the time columns; 0 if there is none
+    bound: int
+    files: int  # files that hold expired records
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the deletion bound holds."""
+        return self.age <= self.bound
+
+
+def exposure(snapshot: Snapshot, now: datetime) -> Exposure:
+    """Measure the oldest expired byte on disk.
+
+    The time counts from a record's expiry, or from when its file was written if that was later: a replay of old
+    data cannot be late before it has begun. For integer columns the clock is the only now there is.
+    """
+    line, clock = snapshot.spec.timeline, snapshot.ledger.clock
+    if clock is None:
+        return Exposure(age=0, bound=snapshot.spec.bound, files=0)
+    oldest: dict[str, int] = {f.path: f.min_exp for f in snapshot.files if f.has_expired(clock)}
+    on_disk = set(snapshot.table.data_files())
+    for entry in snapshot.table.entries(snapshot.version):
+        if entry.ebb.get("oldest_expired") is not None:
+            oldest |= {path: entry.ebb["oldest_expired"] for path in entry.removed if path in on_disk}
+    moment = line.kind.from_datetime(now) if line.kind.has_wall_clock else line.end_of(clock)
+    age = 0
+    for path, slot in oldest.items():
+        start = line.end_of(slot)
+        if line.kind.has_wall_clock:
+            written = datetime.fromtimestamp((snapshot.table.folder / path).stat().st_mtime, tz=now.tzinfo)
+            start = max(start, line.kind.from_datetime(written))
+        age = max(age, moment - start)
+    return Exposure(age=age, bound=snapshot.spec.bound, files=len(oldest))

@@ -1,0 +1,305 @@
+"""Cell files: how sorted runs are written and merged, with Arrow, wherever a task runs.
+
+A run is one or more Parquet files in the order of key, then expiration. Row groups end where a key ends, so that
+a probe reads little more than it needs: keys with long runs have row groups of their own, short ones share. The
+same functions serve Spark's tasks and a thread of this process; they know folders and files, not tables.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from index.cellfile import CellFile, Rewrite
+from index.errors import CorruptionError
+from index.grid import Cell
+from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
+
+__all__ = ["Layout", "RunWriter", "Written", "merge_runs", "open_parquet", "read_groups"]
+
+GROUP_BYTES = 128 * 1024  # a row group ends at the first key boundary after so many bytes
+KEY_GROUP_BYTES = 1024 * 1024  # the run of one key is cut into row groups of so many bytes
+FILE_BYTES = 128 * 1024 * 1024  # a run continues in another file at the first key boundary after so many bytes
+BUFFER_BYTES = 16 * 1024 * 1024  # rows wait for their row group in memory until there are so many
+STRIPE_BYTES = 256 * 1024 * 1024  # a merge holds so many uncompressed bytes at once
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a writer must know about a table."""
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+    table: str  # the table's folder
+    folder: str  # the folder of this commit, below it
+
+
+@dataclass(slots=True)
+class Written:
+    """The files of one or more runs and how many records expire in each slot."""
+
+    files: list[CellFile] = field(default_factory=list)
+    expirations: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: Written) -> None:
+        """Take over what another writer wrote."""
+        self.files.extend(other.files)
+        self.expirations.update(other.expirations)
+
+    def dumps(self) -> str:
+        """Write it as JSON, to bring it from a task to the driver."""
+        return json.dumps({"files": [asdict(f) for f in self.files], "expirations": list(self.expirations.items())})
+
+    @staticmethod
+    def loads(text: str) -> Written:
+        """Read what :meth:`dumps` wrote."""
+        value = json.loads(text)
+        files = [CellFile(**{**f, "cell": Cell(*f["cell"])}) for f in value["files"]]
+        return Written(files=files, expirations=Counter(dict(value["expirations"])))
+
+
+class RunWriter:
+    """Writes one sorted run of one cell.  Feed it sorted tables, then close it."""
+
+    def __init__(self, layout: Layout, cell: Cell) -> None:
+        self.layout = layout
+        self.cell = cell
+        self.written = Written()
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._path = ""
+        self._file_bytes = 0
+        self._min_max: dict[str, tuple[int, int]] = {}
+        self._records = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next records of the run."""
+        if not table.num_rows:
+            return
+        self._waiting.append(table)
+        self._waiting_bytes += table.nbytes
+        if self._waiting_bytes >= BUFFER_BYTES:
+            self._flush(last=False)
+
+    def close(self) -> Written:
+        """Write what is waiting and return what was written."""
+        self._flush(last=True)
+        self._close_file()
+        return self.written
+
+    def _flush(self, *, last: bool) -> None:
+        if not self._waiting:
+            return
+        table = pa.concat_tables(self._waiting).combine_chunks()
+        cuts = _group_cuts(table, self.layout.key)
+        if not last and len(cuts) > 2:  # noqa: PLR2004 - the last group may go on in the next table
+            cuts.pop()
+        for start, end in zip(cuts, cuts[1:], strict=False):
+            self._write_group(table.slice(start, end - start))
+        rest = table.slice(cuts[-1])
+        self._waiting = [rest] if rest.num_rows else []
+        self._waiting_bytes = rest.nbytes
+
+    def _write_group(self, group: pa.Table) -> None:
+        if self._writer is None or self._file_bytes >= FILE_BYTES:
+            self._close_file()
+            self._open_file(group)
+        assert self._writer is not None  # noqa: S101 - opened above
+        self._writer.write_table(group, row_group_size=group.num_rows)
+        self._file_bytes += group.nbytes
+        self._records += group.num_rows
+        for name in (INSERTED_SLOT, EXPIRES_SLOT):
+            ends = pc.min_max(group[name]).as_py()
+            low, high = self._min_max.get(name, (ends["min"], ends["max"]))
+            self._min_max[name] = (min(low, ends["min"]), max(high, ends["max"]))
+        for item in pc.value_counts(group[EXPIRES_SLOT]).to_pylist():
+            self.written.expirations[item["values"]] += item["counts"]
+
+    def _open_file(self, sample: pa.Table) -> None:
+        folder = f"{self.layout.folder}/_g={self.cell.group}/_e={self.cell.cohort}"
+        os.makedirs(f"{self.layout.table}/{folder}", exist_ok=True)
+        self._path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
+        self._writer = pq.ParquetWriter(
+            f"{self.layout.table}/{self._path}",
+            self.layout.schema,
+            compression="snappy",
+            use_dictionary=_repetitive(sample),
+            write_page_checksum=True,
+            store_schema=False,
+            coerce_timestamps="us",
+        )
+        self._file_bytes, self._records, self._min_max = 0, 0, {}
+
+    def _close_file(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        self._writer = None
+        (min_ins, max_ins), (min_exp, max_exp) = self._min_max[INSERTED_SLOT], self._min_max[EXPIRES_SLOT]
+        self.written.files.append(
+            CellFile(
+                path=self._path,
+                cell=self.cell,
+                size_bytes=os.path.getsize(f"{self.layout.table}/{self._path}"),
+                records=self._records,
+                min_ins=min_ins,
+                max_ins=max_ins,
+                min_exp=min_exp,
+                max_exp=max_exp,
+            )
+        )
+
+
+def _repetitive(sample: pa.Table) -> list[str]:
+    """Return the columns that a dictionary makes smaller, judged by the first row group of a file."""
+    plain = [f.name for f in sample.schema if not pa.types.is_nested(f.type) and not pa.types.is_boolean(f.type)]
+    return [name for name in plain if pc.count_distinct(sample[name]).as_py() * 2 <= sample.num_rows]
+
+
+def key_starts(table: pa.Table, key: Sequence[str]) -> list[int]:
+    """Return the offsets at which a new key starts; the first is 0."""
+    changes: Any = None
+    for name in key:
+        column = table[name]
+        differs = pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1))
+        changes = differs if changes is None else pc.or_(changes, differs)
+    return [0, *pc.add(pc.indices_nonzero(changes), 1).to_pylist()]
+
+
+def _group_cuts(table: pa.Table, key: Sequence[str]) -> list[int]:
+    """Return where row groups start and end: at key boundaries, except within the long run of one key."""
+    starts = [*key_starts(table, key), table.num_rows]
+    row_bytes = max(1, table.nbytes // table.num_rows)
+    rows, key_rows = max(1, GROUP_BYTES // row_bytes), max(1, KEY_GROUP_BYTES // row_bytes)
+    cuts = [0]
+    while cuts[-1] < table.num_rows:
+        start = cuts[-1]
+        boundary = starts[bisect.bisect_right(starts, start + rows) - 1]
+        if boundary <= start:  # the run of this key is longer than a row group
+            boundary = min(starts[bisect.bisect_right(starts, start)], start + key_rows)
+        cuts.append(boundary)
+    return cuts
+
+
+def open_parquet(table: str, path: str) -> pq.ParquetFile:
+    """Open a data file for reading with its page checksums verified."""
+    try:
+        return pq.ParquetFile(f"{table}/{path}", page_checksum_verification=True)
+    except FileNotFoundError as error:
+        step = "its version was erased while it was read, run the command again; or the table is damaged"
+        raise CorruptionError("a data file is missing", path, step) from error
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptionError("a data file cannot be read", f"{path} ({error})", "restore it from a backup") from error
+
+
+def read_groups(file: pq.ParquetFile, groups: Sequence[int], path: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read row groups, translating damage into an error that names the file."""
+    try:
+        return file.read_row_groups(list(groups), columns=columns)
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptionError("a data file is damaged", f"{path} ({error})", "restore it from a backup") from error
+
+
+def merge_runs(layout: Layout, task: Rewrite) -> Written:
+    """Merge the input files into one sorted run, leaving out what has expired.
+
+    Reads at most about ``STRIPE_BYTES`` at once: larger inputs are merged one key range after the other.
+    """
+    sources = [(f.path, open_parquet(layout.table, f.path)) for f in task.inputs]
+    writer = RunWriter(layout, task.cell)
+    order = [(name, "ascending") for name in (*layout.key, EXPIRES_SLOT)]
+    for low, high in _stripes(sources, layout.key[0]):
+        parts = list(_read_stripe(sources, layout, low, high, task.clock))
+        if parts:
+            # One chunk per column first: sorting and taking from many chunks costs several times more.
+            merged = pa.concat_tables(parts).combine_chunks()
+            writer.add(merged if len(sources) == 1 else merged.sort_by(order))
+    for _, file in sources:
+        file.close()
+    return writer.close()
+
+
+def _stripes(sources: Sequence[tuple[str, pq.ParquetFile]], key: str) -> list[tuple[Any, Any]]:
+    """Return key ranges (low, high] of about ``STRIPE_BYTES`` each; None is open."""
+    ends: list[tuple[Any, int]] = []
+    for _, file in sources:
+        column = file.schema_arrow.get_field_index(key)
+        for group in range(file.metadata.num_row_groups):
+            facts = file.metadata.row_group(group)
+            stats = facts.column(column).statistics
+            if stats is None or not stats.has_min_max:
+                return [(None, None)]
+            ends.append((stats.max, facts.total_byte_size))
+    ends.sort(key=lambda end: end[0])
+    stripes: list[tuple[Any, Any]] = []
+    low, size = None, 0
+    for high, bytes_ in ends[:-1]:
+        size += bytes_
+        if size >= STRIPE_BYTES and high != low:
+            stripes.append((low, high))
+            low, size = high, 0
+    return [*stripes, (low, None)]
+
+
+def _read_stripe(
+    sources: Sequence[tuple[str, pq.ParquetFile]], layout: Layout, low: Any, high: Any, clock: int
+) -> Iterator[pa.Table]:
+    key = layout.key[0]
+    kind = layout.schema.field(key).type
+    for path, file in sources:
+        column = file.schema_arrow.get_field_index(key)
+        groups = []
+        for group in range(file.metadata.num_row_groups):
+            stats = file.metadata.row_group(group).column(column).statistics
+            above = low is not None and stats is not None and stats.has_min_max and stats.max <= low
+            below = high is not None and stats is not None and stats.has_min_max and stats.min > high
+            if not (above or below):
+                groups.append(group)
+        if not groups:
+            continue
+        table = conform(read_groups(file, groups, path), layout.schema)
+        mask = pc.greater(table[EXPIRES_SLOT], clock)
+        if low is not None:
+            mask = pc.and_(mask, pc.greater(table[key], pa.scalar(low, kind)))
+        if high is not None:
+            mask = pc.and_(mask, pc.less_equal(table[key], pa.scalar(high, kind)))
+        yield table.filter(mask)
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give a table the columns of ``schema``: those added after the file was written are null."""
+    columns = [
+        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def split_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Cell, pa.Table]]:
+    """Cut batches that are sorted by cell into tables of one cell each."""
+    for batch in batches:
+        if batch.num_rows:
+            table = pa.Table.from_batches([batch])
+            starts = [*key_starts(table, ("_g", "_e")), table.num_rows]
+            for start, end in zip(starts, starts[1:], strict=False):
+                part = table.slice(start, end - start)
+                yield Cell(part["_g"][0].as_py(), part["_e"][0].as_py()), part
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of ours and everything in it, whatever state it is in."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

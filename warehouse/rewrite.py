@@ -1,0 +1,68 @@
+"""Carrying out rewrites: merging sorted runs, in this process when they are small, as a Spark job when they are not.
+
+Both ways run the same function over the same files. A merge needs no shuffle, because a cell is merged where it is
+read, and no JVM at all for as much as a tick usually touches.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from index.cellfile import Rewrite
+from index.errors import EngineError
+from warehouse.cells import Layout, Written, merge_runs
+from warehouse.schema import arrow_schema
+from warehouse.table import Snapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+__all__ = ["rewrite"]
+
+IN_PROCESS_BYTES = 256 * 1024 * 1024  # more than this is Spark's
+
+
+def rewrite(
+    snapshot: Snapshot, tasks: Sequence[Rewrite], *, clock: int, spark: Callable[[], SparkSession]
+) -> tuple[str, Written]:
+    """Merge each task's files into a new folder and return its name and what was written there."""
+    table = str(snapshot.table.folder)
+    folder = f"r{clock}-{uuid.uuid4().hex[:12]}"
+    layout = Layout(schema=arrow_schema(snapshot.spec.columns), key=snapshot.spec.key, table=table, folder=folder)
+    total = Written()
+    try:
+        if sum(task.size_bytes for task in tasks) <= IN_PROCESS_BYTES:
+            with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+                for written in pool.map(lambda task: merge_runs(layout, task), tasks):
+                    total.add(written)
+        else:
+            for text in _by_spark(spark(), layout, tasks):
+                total.add(Written.loads(text))
+    except OSError as error:
+        raise EngineError("the rewriting failed", error, "nothing was changed; make room and run it again") from error
+    return folder, total
+
+
+def _by_spark(spark: SparkSession, layout: Layout, tasks: Sequence[Rewrite]) -> list[str]:
+    from pyspark.errors import PySparkException
+
+    largest_first = sorted(tasks, key=lambda task: -task.size_bytes)
+
+    def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            facts = [merge_runs(layout, largest_first[i]).dumps() for i in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"fact": facts})
+
+    try:
+        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(merge, "fact string")
+        return [row["fact"] for row in frame.collect()]
+    except PySparkException as error:
+        first = str(error).strip().splitlines()[0]
+        raise EngineError("the rewriting failed", first[:300], "nothing was changed; see --debug") from error

@@ -1,0 +1,112 @@
+"""The one place that starts Spark: tuned for small frequent jobs, loopback only on a local master, and quiet.
+
+Writing needs no Delta jars, because Python commits; only SQL through Spark does. Whatever the JVM prints goes to
+a file of this process and is shown only if Spark does not start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+from index.errors import EngineError
+from warehouse.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["spark_session"]
+
+_ALWAYS = {
+    "spark.app.name": "ebb",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Parquet's naive timestamps are UTC here: timestamp_ntz would raise the table's protocol.
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.python.worker.reuse": "true",
+}
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "4g",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # With a handful of partitions there is nothing to adapt, and planning again costs 50 ms a job.
+    "spark.sql.adaptive.enabled": "false",
+}
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_started: IO[bytes] | None = None  # what the JVM of this process prints
+
+
+def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
+    """Return this process's Spark session, starting it if there is none; ``delta`` for SQL over Delta tables."""
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise EngineError("Spark needs Java 17", "no java on the PATH", "install it: apt-get install openjdk-17-jre-headless")
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    submitted = SparkConf()
+    wanted = dict(_ALWAYS)
+    master = settings.master or settings.conf.get("spark.master") or submitted.get("spark.master") or "local[*]"
+    if master.startswith("local"):
+        cores = str(os.cpu_count() or 1)
+        wanted |= _LOCAL | {"spark.sql.shuffle.partitions": cores, "spark.default.parallelism": cores}
+        if settings.warm_up:
+            wanted["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+    if delta:
+        from warehouse.jars import delta_jars
+
+        wanted |= _DELTA | {"spark.driver.extraClassPath": ":".join(str(jar) for jar in delta_jars(settings))}
+    wanted = {key: value for key, value in wanted.items() if not submitted.contains(key)}
+    wanted |= settings.conf
+    builder = SparkSession.builder.master(master)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        with _quiet():
+            session = builder.getOrCreate()
+    except Exception as error:
+        reason = _last_words() or str(error).splitlines()[0]
+        raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
+    session.sparkContext.setLogLevel("OFF")
+    return session
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let the JVM inherit a file for its error output; ours stays where it is."""
+    global _started  # noqa: PLW0603 - one JVM per process, and its output goes with it
+    if _started is not None:
+        yield
+        return
+    _started = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the JVM
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        os.dup2(_started.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _last_words() -> str:
+    if _started is None:
+        return ""
+    _started.seek(0)
+    lines = [line.strip() for line in _started.read().decode(errors="replace").splitlines()]
+    return next((line for line in reversed(lines) if "rror" in line or "xception" in line), "")

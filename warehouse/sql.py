@@ -1,0 +1,66 @@
+"""SQL over the windows: every table is a view that shows one pinned version without its expired records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from index.errors import EngineError, UsageError
+from warehouse.schema import EXPIRES_SLOT
+from warehouse.table import Snapshot, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["answer", "query", "register", "window_sql"]
+
+_RUNS_CODE = {"reflect", "java_method", "try_reflect"}
+
+
+def window_sql(snapshot: Snapshot) -> str:
+    """Return the query that shows the window to any engine that reads Delta tables by path."""
+    names = ", ".join(f"`{column.name}`" for column in snapshot.spec.columns)
+    clock = snapshot.ledger.clock
+    hidden = "false" if clock is None else f"{EXPIRES_SLOT} > {clock}"
+    path = str(snapshot.table.folder).replace("`", "``")
+    return f"SELECT {names} FROM delta.`{path}` VERSION AS OF {snapshot.version} WHERE {hidden}"  # noqa: S608 - no value of a user
+
+
+def register(spark: SparkSession, tables: Sequence[Table]) -> None:
+    """Make each table a temporary view of its live window in any session that has Delta's jars."""
+    for table in tables:
+        spark.sql(window_sql(table.snapshot())).createOrReplaceTempView(table.name)
+
+
+def query(spark: SparkSession, text: str) -> DataFrame:
+    """Return the answer to a query; anything that would change data or run code is refused."""
+    from pyspark.errors import PySparkException
+
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)  # type: ignore[attr-defined]  # noqa: SLF001 - no public parser
+        shape = str(plan.treeString())
+        kind = plan.getClass().getName()
+        if "Command" in kind or kind.rsplit(".", 1)[-1].startswith(("Insert", "Create", "Drop", "Delete", "Update", "Merge", "Replace", "Alter", "Set", "Overwrite", "Truncate", "Add", "Cache", "Uncache")):
+            msg = f"ebb sql answers queries only, and this is {kind.rsplit('.', 1)[-1]}; start it with SELECT or WITH"
+            raise UsageError(msg)
+        called = {name for name in _RUNS_CODE if f"'{name}(" in shape.lower()}
+        if called:
+            msg = f"ebb sql does not call {', '.join(sorted(called))}; leave it out"
+            raise UsageError(msg)
+        return spark.sql(text)
+    except PySparkException as error:
+        first = str(error).strip().splitlines()[0]
+        msg = f"the query cannot be run: {first}"
+        raise UsageError(msg) from error
+
+
+def answer(spark: SparkSession, text: str, limit: int | None = None) -> pa.Table:
+    """Return the answer to a query as an Arrow table."""
+    from pyspark.errors import PySparkException
+
+    frame = query(spark, text)
+    try:
+        return (frame if limit is None else frame.limit(limit)).toArrow()
+    except PySparkException as error:
+        raise EngineError("the query failed", str(error).strip().splitlines()[0], "see --debug") from error
