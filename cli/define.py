@@ -23,17 +23,34 @@ def create(
     tick: Annotated[str, typer.Option(metavar="D", help="The time between two updates, like 5m or 1h.")],
     span: Annotated[str, typer.Option(metavar="D", help="The longest lifetime of a record, like 7d.")],
     like: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the columns from this sample file.")] = None,
-    schema: Annotated[str | None, typer.Option(metavar="DDL", help='The columns, like "tail STRING, dep TIMESTAMP".')] = None,
-    origin: Annotated[str | None, typer.Option(metavar="T", help="Where slot 1 starts; 1970 or 0 unless given.")] = None,
-    grid: Annotated[str | None, typer.Option(metavar="GxE", help="Groups by cohorts; chosen from the bound unless given.")] = None,
-    policy: Annotated[str | None, typer.Option(metavar="P", help="round-robin, chronological, random, or runs VxW.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help='The columns, like "tail STRING, dep TIMESTAMP".')
+    ] = None,
+    origin: Annotated[
+        str | None, typer.Option(metavar="T", help="Where slot 1 starts; 1970 or 0 unless given.")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(metavar="GxE", help="Groups by cohorts; chosen from the bound unless given.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="P", help="round-robin, chronological, random, or runs VxW.")
+    ] = None,
     strategy: Annotated[str | None, typer.Option(metavar="S", help="rebuild, norebuild or retire.")] = None,
     deletion_bound: Annotated[
-        str | None, typer.Option(metavar="D", help="How long after its expiry a record may be on disk; a quarter of the span unless given.")
+        str | None,
+        typer.Option(
+            metavar="D", help="How long after its expiry a record may be on disk; a quarter of the span unless given."
+        ),
     ] = None,
-    reader_time: Annotated[str | None, typer.Option(metavar="D", help="How long removed files wait for readers.")] = None,
-    quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept; the bound unless given.")] = None,
-    landing: Annotated[str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")] = None,
+    reader_time: Annotated[
+        str | None, typer.Option(metavar="D", help="How long removed files wait for readers.")
+    ] = None,
+    quarantine_time: Annotated[
+        str | None, typer.Option(metavar="D", help="How long refused records are kept; the bound unless given.")
+    ] = None,
+    landing: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
+    ] = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
@@ -52,11 +69,15 @@ def create(
     if not dry_run:
         make(warehouse.root, spec)
     if json:
-        render.json_object({**describe(spec), "reason": reason, "dry_run": dry_run, "folder": str(warehouse.root / name)})
+        render.json_object(
+            {**describe(spec), "reason": reason, "dry_run": dry_run, "folder": str(warehouse.root / name)}
+        )
         return
     done = "would be created" if dry_run else "created"
     told = describe(spec)
-    render.lines([f"table {name} {done} in {warehouse.root / name}", f"grid {told['grid']}, runs {told['policy']}: {reason}"])
+    render.lines(
+        [f"table {name} {done} in {warehouse.root / name}", f"grid {told['grid']}, runs {told['policy']}: {reason}"]
+    )
 
 
 def alter(
@@ -65,7 +86,9 @@ def alter(
     deletion_bound: Annotated[str | None, typer.Option(metavar="D", help="The new deletion bound.")] = None,
     quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
-    add_column: Annotated[str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in records that are there.")] = None,
+    add_column: Annotated[
+        str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in records that are there.")
+    ] = None,
     wait: Wait = None,
     dry_run: DryRun = False,
     json: Json = False,
@@ -87,7 +110,11 @@ def alter(
     if json:
         render.json_object({**after, "dry_run": dry_run})
         return
-    changed = [f"{field}: {before[field]} → {after[field]}" for field in after if field != "columns" and before[field] != after[field]]
+    changed = [
+        f"{field}: {before[field]} → {after[field]}"
+        for field in after
+        if field != "columns" and before[field] != after[field]
+    ]
     changed += [f"column {c.name} {c.type} added" for c in new.columns[len(old.columns) :]]
     render.lines([render.visible(line) for line in changed] or ["nothing to change: the table is like that already"])
 
@@ -108,6 +135,8 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     if not dry_run:
         warehouse.drop(name)
     if json:
-        render.json_object({"name": name, "dropped": not dry_run, "live_records": told["live_records"], "files": told["files"]})
+        render.json_object(
+            {"name": name, "dropped": not dry_run, "live_records": told["live_records"], "files": told["files"]}
+        )
     else:
         render.lines([f"{summary} {'would be' if dry_run else 'was'} deleted"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["load", "run", "update"]
 
 At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
-Files = Annotated[list[str] | None, typer.Argument(help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False)]
+Files = Annotated[
+    list[str] | None, typer.Argument(help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False)
+]
 _POLL_SECONDS = 1.0
 
 
@@ -65,8 +66,7 @@ def report_lines(name: str, report: Report) -> list[str]:
     would = " (dry run: nothing was changed)" if report.dry_run else ""
     text = [
         f"{name}: slot {report.slot} ({report.time}), version {report.version}{would}",
-        f"  received {report.received:,} = admitted {report.admitted:,} + expired on arrival {report.expired_on_arrival:,}"
-        f" + quarantined {report.quarantined:,}",
+        f"  received {report.received:,} = {_fates(report)}",
         f"  expired {report.expired:,}, live {report.live:,}; touched {report.cells_touched} of at most {report.cells_bound} cells",
         f"  files +{report.files_added} −{report.files_removed}, {render.bytes_text(report.bytes_written)} written, {report.seconds:.2f} s",
     ]
@@ -74,6 +74,15 @@ def report_lines(name: str, report: Report) -> list[str]:
     if report.sealed_cells:
         text.append(f"  sealed {report.sealed_cells} cells ({render.bytes_text(report.sealed_bytes)})")
     return text + [f"  warning: {render.visible(warning)}" for warning in report.warnings]
+
+
+def _fates(report: Report) -> str:
+    fates = {
+        "admitted": report.admitted,
+        "expired on arrival": report.expired_on_arrival,
+        "quarantined": report.quarantined,
+    }
+    return " + ".join(f"{fate} {count:,}" for fate, count in fates.items())
 
 
 def run(
@@ -130,12 +139,12 @@ def _show_outcome(outcome: Outcome) -> None:
     if report.already_applied:
         render.lines(report_lines(outcome.table, report))
         return
-    cells: Sequence[str] = (
+    cells = (
         f"{outcome.table}  {report.time}",
-        f"+{report.admitted:,}".rjust(8) + f" −{report.expired:,}".rjust(8) + f" = {report.live:,} live".rjust(13),
+        f"+{report.admitted:,}".rjust(8) + f"−{report.expired:,}".rjust(8) + f"= {report.live:,} live".rjust(14),
         f"{report.cells_touched}/{report.cells_bound} cells".rjust(11),
+        f"{report.seconds:.2f} s".rjust(7),
         f"{report.quarantined} quarantined" if report.quarantined else "",
-        f"sealed {report.sealed_cells}" if report.sealed_cells else "",
-        f"{report.seconds:.2f} s",
+        f"sealed {report.sealed_cells} cells" if report.sealed_cells else "",
     )
     render.lines(["  ".join(cell for cell in cells if cell)])

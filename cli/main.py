@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_GROUPS = {
+_GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Define": (define.create, define.alter, define.drop),
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.sql),
@@ -49,9 +50,13 @@ def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback
 @app.callback()
 def options(
     ctx: typer.Context,
-    warehouse: Annotated[str | None, typer.Option(metavar="DIR", help="The folder of all tables; also EBB_WAREHOUSE.")] = None,
+    warehouse: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder of all tables; also EBB_WAREHOUSE.")
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Set what all commands share."""
     del version
@@ -69,7 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:
         if debug:
             raise
-        render.error(f"{error.format_message() if hasattr(error, 'format_message') else error}; see ebb {_command_of(arguments)}--help")
+        render.error(
+            f"{error.format_message() if hasattr(error, 'format_message') else error}; see ebb {_command_of(arguments)}--help"
+        )
         return int(getattr(error, "exit_code", 2))
     except typer.Abort:
         render.error("stopped; nothing was changed")
@@ -88,7 +95,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:  # the one place that may: everything else must reach the user as one line
         if debug:
             raise
-        render.error(f"something went wrong inside Ebb: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}; run again with --debug and report it")
+        render.error(
+            f"something went wrong inside Ebb: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}; run again with --debug and report it"
+        )
         return 1
     return code if isinstance(code, int) else 0
 

@@ -140,7 +140,11 @@ def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int
             more = True
             break
         rows.append([_text(value) for value in row.values()])
-    right = [i for i, f in enumerate(schema) if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type)]
+    right = [
+        i
+        for i, f in enumerate(schema)
+        if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type)
+    ]
     text = render.table_text(rows, schema.names, right=right)
     count = f"{len(rows):,} record{'s' * (len(rows) != 1)}"
     text.append(f"({count} shown, there are more: use --format csv or --limit)" if more else f"({count})")

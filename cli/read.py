@@ -24,15 +24,19 @@ __all__ = ["probe", "scan", "sql"]
 
 
 class Isolation(str, Enum):
-    """Which window a read sees."""
+    """What a read sees of the updates that are committed while it runs."""
 
-    window = "window"
+    window = "window"  # one true window, the newest when the read starts
 
 
-AsOf = Annotated[str | None, typer.Option("--as-of", metavar="T", help="Hide what has expired at T, which is not before the clock.")]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="T", help="Hide what has expired at T, which is not before the clock.")
+]
 Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many records.")]
 Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
-Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
+]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
 Level = Annotated[Isolation, typer.Option("--isolation", help="One true window.")]
 Guard = Annotated[bool, typer.Option("--guard-formulas", help="In CSV, quote what a spreadsheet would run.")]
@@ -91,7 +95,8 @@ def probe(
     high: Annotated[str | None, typer.Option("--to", metavar="K", help="Keys up to K, included.")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", metavar="K", help="Keys that start with K.")] = None,
     keys_from: Annotated[Path | None, typer.Option("--keys-from", metavar="FILE", help="Keys from a file, one a line; - for standard input.")] = None,
-    columns: Columns = None, as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
+    columns: Columns = None, as_of: AsOf = None, limit: Limit = None,
+    isolation: Level = Isolation.window,  # noqa: ARG001 - there is one level so far
     form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
 ) -> None:  # fmt: skip
     """Read the live records of some keys, ordered by key and expiration."""
@@ -106,7 +111,9 @@ def scan(
     name: Name,
     columns: Columns = None,
     where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Comparisons, and, or, not, in, between, is null.")] = None,
-    as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
+    as_of: AsOf = None,
+    isolation: Level = Isolation.window,  # noqa: ARG001 - there is one level so far
+    limit: Limit = None,
     form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
 ) -> None:  # fmt: skip
     """Read the live records of a table."""

@@ -21,7 +21,9 @@ _SHADES = " ░▒▓█"
 def visible(value: object) -> str:
     """Return a value as text in which control characters are shown instead of obeyed."""
     text = "" if value is None else str(value)
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text)  # noqa: PLR2004 - one byte
+    return _CONTROL.sub(
+        lambda match: f"\\x{ord(match[0]):02x}" if ord(match[0]) < 256 else f"\\u{ord(match[0]):04x}", text
+    )
 
 
 def lines(text: Sequence[str]) -> None:
@@ -66,7 +68,7 @@ def bytes_text(count: float) -> str:
     ('999 B', '14.0 MB')
     """
     for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:  # noqa: PLR2004 - decimal units
+        if count < 1000:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
@@ -78,7 +80,10 @@ def table_text(rows: Sequence[Sequence[object]], header: Sequence[str], *, right
     widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
-        padded = (text.rjust(width) if i in right else text.ljust(width) for i, (text, width) in enumerate(zip(row, widths, strict=True)))
+        padded = (
+            text.rjust(width) if i in right else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
         return "  ".join(padded).rstrip()
 
     return [line(list(header)), "  ".join("─" * width for width in widths), *(line(row) for row in cells)]
@@ -95,7 +100,7 @@ def heat_map(status: Mapping[str, Any], measure: str = "records") -> list[str]:
     groups, cohorts = (int(part) for part in status["grid"].split("x"))
     values = {(cell["group"], cell["cohort"]): cell[measure] for cell in status["cells"]}
     most = max(values.values(), default=0)
-    width = max(5, *(len(_short(v)) for v in values.values())) if values else 5
+    width = max([5, *(len(_short(v)) + 1 for v in values.values())])
     next_cohort, filling = status["next_cohort"], status["filling_group"]
     shown = range(min(cohorts, max(4, (_columns() - 12) // (width + 1))))
     head = "".join(f" {('e' + str(e)).rjust(width)}" for e in shown) + (" …" if len(shown) < cohorts else "")

@@ -59,7 +59,7 @@ def status(
 
 def _behind(told: dict[str, Any]) -> str:
     ticks = told["ticks_behind"]
-    return "" if ticks is None else "on time" if ticks == 0 else f"{ticks:,} ticks"
+    return "" if ticks is None else "on time" if ticks == 0 else f"{ticks:,} ticks behind"
 
 
 def _status_lines(told: dict[str, Any], measure: str) -> list[str]:
@@ -71,12 +71,22 @@ def _status_lines(told: dict[str, Any], measure: str) -> list[str]:
         "key, times": f"{', '.join(told['key'])}; {told['inserted']} → {told['expires']}",
         "tick, span": f"{told['tick']}, {told['span']} = {told['ticks_per_span']} ticks",
         "grid": f"{told['grid']}, runs {told['policy']}, strategy {told['strategy']}",
-        "clock": "not loaded yet" if told["clock"] is None else f"{told['clock_time']} (slot {told['clock']})  {_behind(told)}",
+        "clock": "not loaded yet"
+        if told["clock"] is None
+        else f"{told['clock_time']} (slot {told['clock']})  {_behind(told)}",
         "live": f"{told['live_records']:,} records in {told['files']} files, {render.bytes_text(told['bytes'])}"
         + (f"; {hidden:,} expired ones hidden" if hidden else ""),
         "deletion": f"bound {told['deletion_bound']}; "
-        + (f"oldest expired byte on disk for {age}: {'kept' if told['deletion_bound_kept'] else 'BROKEN'}" if age else "nothing expired on disk: kept")
-        + (f"; {told['files_waiting_for_erase']} removed files wait for readers" if told["files_waiting_for_erase"] else ""),
+        + (
+            f"oldest expired byte on disk for {age}: {'kept' if told['deletion_bound_kept'] else 'BROKEN'}"
+            if age
+            else "nothing expired on disk: kept"
+        )
+        + (
+            f"; {told['files_waiting_for_erase']} removed files wait for readers"
+            if told["files_waiting_for_erase"]
+            else ""
+        ),
         "landing": told["landing"] or "none",
     }
     if last is not None:
@@ -145,8 +155,13 @@ def quarantine(
     ctx: typer.Context,
     name: Name,
     limit: Annotated[int, typer.Option(min=0, help="Show at most so many records.")] = 20,
-    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Only records whose reason holds this text.")] = None,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Hand the records out for repair, as JSON lines or raw text lines.")] = None,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only records whose reason holds this text.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Hand the records out for repair, as JSON lines or raw text lines."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show refused records with their reasons, or hand them out for repair."""
@@ -155,12 +170,19 @@ def quarantine(
     table = state(ctx).open().table(name).table
     snapshot = table.snapshot()
     line, clock = snapshot.spec.timeline, snapshot.ledger.clock
-    refused = [r for r in read_refused(table) if clock is not None and r.slot <= clock and (reason is None or reason in r.reason)]
+    refused = [
+        r
+        for r in read_refused(table)
+        if clock is not None and r.slot <= clock and (reason is None or reason in r.reason)
+    ]
     reasons = Counter(r.reason for r in refused)
     if output is not None:
         output.write_text("".join(f"{r.record}\n" for r in refused), encoding="utf-8")
     if json:
-        records = [{"slot": r.slot, "time": line.show_slot(r.slot), "reason": r.reason, "record": _parsed(r.record)} for r in refused[:limit]]
+        records = [
+            {"slot": r.slot, "time": line.show_slot(r.slot), "reason": r.reason, "record": _parsed(r.record)}
+            for r in refused[:limit]
+        ]
         render.json_object({"name": name, "quarantined": len(refused), "reasons": dict(reasons), "records": records})
         return
     if not refused:

@@ -22,9 +22,15 @@ __all__ = ["Json", "State", "Terminated", "guarded", "state"]
 Name = Annotated[str, typer.Argument(help="The table.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and change nothing.")]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="D", help="Wait so long for another writer, like 30s or 5m.")]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark's master, like local[2] or spark://host:7077.")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be given many times.")]
+Wait = Annotated[
+    str | None, typer.Option("--wait", metavar="D", help="Wait so long for another writer, like 30s or 5m.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master, like local[2] or spark://host:7077.")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be given many times.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without being asked.")]
 
 
@@ -87,7 +93,9 @@ def guarded(table: OpenTable) -> Iterator[None]:
         if after.version == before:
             render.error(f"interrupted; table {table.name} is as it was, at version {before}")
         else:
-            render.error(f"interrupted after the commit; table {table.name} is at version {after.version}, slot {after.ledger.clock}")
+            render.error(
+                f"interrupted after the commit; table {table.name} is at version {after.version}, slot {after.ledger.clock}"
+            )
         raise typer.Exit(143 if isinstance(interruption, Terminated) else 130) from None
     finally:
         signal.signal(signal.SIGTERM, previous)

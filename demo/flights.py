@@ -237,7 +237,11 @@ def _write_parquet(path: Path, rows: Sequence[Sequence[object]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    types = {"STRING": pa.string(), "BIGINT": pa.int64(), "TIMESTAMP": pa.timestamp("us", tz="UTC")}
+    types: dict[str, pa.DataType] = {
+        "STRING": pa.string(),
+        "BIGINT": pa.int64(),
+        "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    }
     schema = pa.schema([(name, types[kind]) for name, kind in _TYPES.items()])
     pq.write_table(pa.Table.from_pylist([dict(zip(COLUMNS, row, strict=True)) for row in rows], schema), path)
 

@@ -128,7 +128,9 @@ class NotDueError(RetryError):
 class ConflictError(RetryError):
     """Arguments: table, version that was read."""
 
-    template = "another commit was made to table {0} after version {1} was read; nothing was changed, run the command again"
+    template = (
+        "another commit was made to table {0} after version {1} was read; nothing was changed, run the command again"
+    )
 
 
 class UpgradeError(WarehouseError):

@@ -93,7 +93,9 @@ class Ledger:
         if digest is None and not any(known == slot for known, _ in self.batches):
             return slot  # an empty tick again
         there = next((known for at, known in reversed(self.batches) if at == slot), None)
-        known = f"there it was {there}, here it is {digest or 'empty'}" if there else "that batch is no longer remembered"
+        known = (
+            f"there it was {there}, here it is {digest or 'empty'}" if there else "that batch is no longer remembered"
+        )
         raise AppliedSlotError(slot, timeline.show_slot(slot), self.clock, known)
 
     def check_jump(self, slot: int, *, catch_up: bool, yes: bool) -> None:

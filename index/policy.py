@@ -69,7 +69,8 @@ def _ticks_until_out(strategy: Strategy, grid: Grid) -> int:
 
 def shortest_bound(strategy: Strategy, grid: Grid, timeline: Timeline, reader_time: int) -> int:
     """Return the shortest deletion bound that can be kept: w*tick until it leaves the live table, the
-    readers' time, and one tick until the update that erases the file."""
+    readers' time, and one tick until the update that erases the file.
+    """
     return (_ticks_until_out(strategy, grid) + 1) * timeline.tick + reader_time
 
 
@@ -78,9 +79,7 @@ def lag_ticks(bound: int, timeline: Timeline, reader_time: int) -> int:
     return max(0, (bound - reader_time) // timeline.tick - 2)
 
 
-def check_strategy(
-    strategy: Strategy, grid: Grid, timeline: Timeline, *, bound: int, reader_time: int
-) -> None:
+def check_strategy(strategy: Strategy, grid: Grid, timeline: Timeline, *, bound: int, reader_time: int) -> None:
     """Refuse a strategy that the grid cannot carry or that cannot keep the deletion bound."""
     p = timeline.ticks_per_span
     if strategy is Strategy.RETIRE and not grid.has_exclusive_cohorts(p):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NoReturn
 
 from index.errors import UsageError
 
@@ -123,7 +124,7 @@ class _Parser:
             self.tokens.append((kind, value))
             place = match.end()
 
-    def fail(self, why: str) -> None:
+    def fail(self, why: str) -> NoReturn:
         msg = f"--where {self.text!r}: {why}; it takes comparisons, and, or, not, in (...), between, is null"
         raise UsageError(msg)
 
@@ -204,14 +205,12 @@ class _Parser:
     def column(self, operand: Operand) -> Name:
         if isinstance(operand, Literal):
             self.fail(f"{operand.text!r} stands where a column should be")
-            raise AssertionError  # fail never returns
         return operand
 
     def literal(self) -> Literal:
         operand = self.operand()
         if isinstance(operand, Name):
             self.fail(f"column {operand.name!r} stands where a value should be; texts are written 'so'")
-            raise AssertionError  # fail never returns
         return operand
 
     def operand(self) -> Operand:

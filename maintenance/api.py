@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from index.errors import UsageError
 from index.predicate import parse_predicate
 from index.timeline import TimeKind
+from maintenance.context import Context
 from maintenance.define import Declaration, create, declare
 from maintenance.housekeeping import erase, purge, seal
 from maintenance.report import history, status
-from maintenance.context import Context
 from maintenance.update import Report, load, update
 from warehouse.catalog import check_root, drop_table, find_table, list_tables
 from warehouse.lock import writer_lock
@@ -97,7 +97,9 @@ class Warehouse:
 
         return spark_session(self.settings, delta=delta)
 
-    def context(self, *, wait: float = 0.0, dry_run: bool = False, progress: Callable[[str], None] | None = None) -> Context:
+    def context(
+        self, *, wait: float = 0.0, dry_run: bool = False, progress: Callable[[str], None] | None = None
+    ) -> Context:
         """Return what an update needs from outside."""
         context = Context(now=self.now(), spark=self.spark, wait=wait, dry_run=dry_run)
         return context if progress is None else replace(context, progress=progress)

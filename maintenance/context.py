@@ -21,4 +21,4 @@ class Context:
     spark: Callable[[], SparkSession]
     wait: float = 0.0  # seconds to wait for the writer's lock
     dry_run: bool = False
-    progress: Callable[[str], None] = lambda text: None
+    progress: Callable[[str], None] = lambda _: None

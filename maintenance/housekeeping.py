@@ -22,12 +22,8 @@ from warehouse.table import Snapshot
 __all__ = ["Exposure", "erase", "exposure", "purge", "rewrite_and_commit", "seal", "waiting_files"]
 
 
-def rewrite_and_commit(
-    snapshot: Snapshot, plan: Plan, context: Context, *, op: str
-) -> dict[str, Any]:
+def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> dict[str, Any]:
     """Carry out a plan that changes no answer as one commit; returns its report."""
-    from warehouse.rewrite import rewrite
-
     started = time.monotonic()
     clock = snapshot.ledger.clock or 0
     report: dict[str, Any] = {
@@ -41,6 +37,8 @@ def rewrite_and_commit(
     }
     if plan.is_empty or context.dry_run:
         return report | {"files_added": len(plan.rewrites), "version": snapshot.version, "seconds": 0.0}
+    from warehouse.rewrite import rewrite
+
     folder = ""
     try:
         folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
@@ -137,7 +135,11 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
 
 
 def _remove_empty_folders(snapshot: Snapshot) -> None:
-    top = [e.path for e in os.scandir(snapshot.table.folder) if e.is_dir(follow_symlinks=False) and not e.name.startswith("_")]
+    top = [
+        e.path
+        for e in os.scandir(snapshot.table.folder)
+        if e.is_dir(follow_symlinks=False) and not e.name.startswith("_")
+    ]
     for start in top:
         for place, _, _ in os.walk(start, topdown=False):
             if not os.listdir(place):

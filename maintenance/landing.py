@@ -72,8 +72,9 @@ def label_time(name: str, kind: TimeKind) -> int | None:
     match = _LABEL.match(name)
     if not match:
         return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
     try:
-        moment = datetime(*(int(part or 0) for part in match.groups()), tzinfo=timezone.utc)  # type: ignore[misc]
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     except ValueError:
         return None
     return kind.from_datetime(moment)
@@ -131,7 +132,11 @@ def run_table(table: Table, context: Context, *, yes: bool = False) -> Iterator[
 
 
 def _landed(folder: Path, line: Timeline) -> list[Landed]:
-    files = [p for p in folder.iterdir() if p.is_file() and not p.name.startswith((".", "_")) and p.suffix not in (".tmp", ".part")]
+    files = [
+        p
+        for p in folder.iterdir()
+        if p.is_file() and not p.name.startswith((".", "_")) and p.suffix not in (".tmp", ".part")
+    ]
     landed = []
     for path in files:
         time = label_time(path.name, line.kind)

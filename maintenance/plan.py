@@ -29,9 +29,7 @@ class Plan:
     @property
     def cells_touched(self) -> frozenset[Cell]:
         """Return the cells whose files change."""
-        return frozenset(
-            [f.cell for f in self.removes] + [r.cell for r in self.rewrites] + [f.cell for f in self.adds]
-        )
+        return frozenset([f.cell for f in self.removes] + [r.cell for r in self.rewrites] + [f.cell for f in self.adds])
 
     @property
     def is_empty(self) -> bool:
@@ -65,9 +63,7 @@ def plan_update(
             return _norebuild(slot, arriving, expiring, ())
 
 
-def _rebuild(
-    slot: int, live: Sequence[CellFile], arriving: Sequence[CellFile], expiring: Sequence[CellFile]
-) -> Plan:
+def _rebuild(slot: int, live: Sequence[CellFile], arriving: Sequence[CellFile], expiring: Sequence[CellFile]) -> Plan:
     """Write the survivors of every touched cell and its part of the batch as one sorted run."""
     touched = {f.cell for f in (*expiring, *arriving)}
     old = [f for f in live if f.cell in touched]
@@ -82,9 +78,7 @@ def _rebuild(
     return Plan(removes=tuple(old), rewrites=tuple(rewrites), adds=tuple(adds))
 
 
-def _norebuild(
-    slot: int, arriving: Sequence[CellFile], expiring: Sequence[CellFile], due: Sequence[CellFile]
-) -> Plan:
+def _norebuild(slot: int, arriving: Sequence[CellFile], expiring: Sequence[CellFile], due: Sequence[CellFile]) -> Plan:
     """Remove the files that are all dead, rewrite those that are due, leave the others to be hidden by the clock."""
     dead = [f for f in expiring if f.is_dead(slot)]
     stale = [f for f in due if not f.is_dead(slot)]

@@ -6,9 +6,10 @@ from collections import Counter
 from datetime import datetime, timezone
 from typing import Any
 
+from index.errors import NotDueError, UsageError
 from index.grid import Shuffle
 from index.ledger import next_slot
-from index.errors import NotDueError, UsageError
+from index.timeline import TimeKind
 from maintenance.housekeeping import exposure, waiting_files
 from maintenance.plan import Plan, plan_seal, plan_update
 from warehouse.spec import TableSpec
@@ -66,7 +67,7 @@ def status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
         "bytes": sum(f.size_bytes for f in snapshot.files),
         "files_waiting_for_erase": len(waiting),
         "expired_files_on_disk": shown.files,
-        "oldest_expired_age": line.kind.show_duration(shown.age) if shown.files else None,
+        "oldest_expired_age": _age(line.kind, shown.age) if shown.files else None,
         "deletion_bound_kept": shown.is_kept,
         "filling_group": None if clock is None else spec.grid.groups.partition(clock + 1),
         "next_cohort": None if clock is None else spec.grid.cohorts.partition(clock + 1),
@@ -75,6 +76,17 @@ def status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
         if last is None
         else {"time": _iso(last.timestamp_ms), **{k: v for k, v in last.ebb.items() if k != "ledger"}},
     }
+
+
+def _age(kind: TimeKind, age: int) -> str:
+    """Return an age without fractions of a second, in at most two units."""
+    if kind is not TimeKind.TIMESTAMP:
+        return kind.show_duration(age)
+    seconds = age // 1_000_000
+    for size, unit, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            return f"{seconds // size}{unit} {seconds % size // smaller}{rest}"
+    return f"{seconds}s"
 
 
 def _iso(timestamp_ms: int) -> str:
@@ -114,11 +126,13 @@ def explain(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
     except NotDueError as error:
         slot, is_due = error.args[0], False
     except UsageError:
-        return {"name": spec.name, "slot": None, "words": ["the table has no clock yet; load it, or update it with --at"]}
+        return {
+            "name": spec.name,
+            "slot": None,
+            "words": ["the table has no clock yet; load it, or update it with --at"],
+        }
     clock = slot - 1 if ledger.clock is None else ledger.clock
-    plan = plan_update(
-        spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=(), lag=spec.lag
-    )
+    plan = plan_update(spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=(), lag=spec.lag)
     group = spec.grid.groups.partition(slot)
     cohorts = sorted(spec.grid.cohorts_expiring(clock, slot))
     seals = spec.grid.groups.end_of_run(slot) == slot and spec.grid.groups.run > 1
@@ -165,5 +179,7 @@ def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bo
     ]
     if seals and spec.strategy.value == "retire":
         merged = plan_seal(grid, clock=slot, live=snapshot.files)
-        lines.append(f"then seals group {grid.groups.partition(slot)}: {len(merged.removes)} files so far become {len(merged.rewrites)} runs")
+        lines.append(
+            f"then seals group {grid.groups.partition(slot)}: {len(merged.removes)} files so far become {len(merged.rewrites)} runs"
+        )
     return lines

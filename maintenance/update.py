@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from index.cellfile import CellFile
 from index.errors import InputError, NotDueError, RetryError, UsageError, WarehouseError
-from index.ledger import Ledger, next_slot
+from index.ledger import next_slot
 from maintenance.context import Context
 from maintenance.housekeeping import erase, is_sealing, oldest_expired, purge, seal
 from maintenance.plan import Plan, plan_update
@@ -319,5 +319,3 @@ def _run_what_is_due(table: Table, report: Report, context: Context) -> None:
             report.purged_files = purged["files_removed"]
     except (RetryError, WarehouseError) as error:
         report.warnings.append(str(error))
-
-

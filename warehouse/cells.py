@@ -8,6 +8,7 @@ same functions serve Spark's tasks and a thread of this process; they know folde
 from __future__ import annotations
 
 import bisect
+import itertools
 import json
 import os
 import uuid
@@ -104,9 +105,9 @@ class RunWriter:
             return
         table = pa.concat_tables(self._waiting).combine_chunks()
         cuts = _group_cuts(table, self.layout.key)
-        if not last and len(cuts) > 2:  # noqa: PLR2004 - the last group may go on in the next table
+        if not last and len(cuts) > 2:
             cuts.pop()
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in itertools.pairwise(cuts):
             self._write_group(table.slice(start, end - start))
         rest = table.slice(cuts[-1])
         self._waiting = [rest] if rest.num_rows else []
@@ -204,7 +205,9 @@ def open_parquet(table: str, path: str) -> pq.ParquetFile:
         raise CorruptionError("a data file cannot be read", f"{path} ({error})", "restore it from a backup") from error
 
 
-def read_groups(file: pq.ParquetFile, groups: Sequence[int], path: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_groups(
+    file: pq.ParquetFile, groups: Sequence[int], path: str, columns: Sequence[str] | None = None
+) -> pa.Table:
     """Read row groups, translating damage into an error that names the file."""
     try:
         return file.read_row_groups(list(groups), columns=columns)
@@ -293,7 +296,7 @@ def split_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Cell, pa.Ta
         if batch.num_rows:
             table = pa.Table.from_batches([batch])
             starts = [*key_starts(table, ("_g", "_e")), table.num_rows]
-            for start, end in zip(starts, starts[1:], strict=False):
+            for start, end in itertools.pairwise(starts):
                 part = table.slice(start, end - start)
                 yield Cell(part["_g"][0].as_py(), part["_e"][0].as_py()), part
 

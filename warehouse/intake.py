@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any
 from index.cellfile import CellFile
 from index.errors import EngineError, SchemaDriftError, UnreadableInputError
 from index.grid import Axis, Cell, Ring, Shuffle
-from index.timeline import TimeKind, Timeline
+from index.timeline import Timeline
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, Column, arrow_schema, check_drift
 from warehouse.source import InputFile, check_inputs, nanosecond_columns
 from warehouse.spec import TableSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["QUARANTINE_CELL", "Staged", "last_slot", "read_files", "stage"]
@@ -35,6 +34,16 @@ QUARANTINE_CELL = Cell(-1, -1)
 _RAW = "_raw"  # the text of a record that could not be read
 _KEYS = "_keys"  # the fields of a JSON record that the table does not have
 _REASON = "_reason"
+_OBSERVED = {
+    "received": "count(1)",
+    "over": "sum(cast(_over as bigint))",
+    "strange": f"min({_KEYS})",
+    # Sums do not depend on the order of records, and halves do not overflow.
+    "low1": "sum(_h1 & 4294967295L)",
+    "high1": "sum(shiftrightunsigned(_h1, 32))",
+    "low2": "sum(_h2 & 4294967295L)",
+    "high2": "sum(shiftrightunsigned(_h2, 32))",
+}
 _ONE_TASK_BYTES = 32 * 1024 * 1024  # smaller batches are sorted in one task: a shuffle would cost more
 _TASK_BYTES = 128 * 1024 * 1024  # larger batches are cut into key ranges of about this size
 
@@ -123,90 +132,103 @@ def check_frame(frame: DataFrame, spec: TableSpec) -> None:
     check_drift("the DataFrame", found, spec.columns)
 
 
-def _slot(time: Expression, timeline: Timeline) -> Expression:
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _slot(time: str, timeline: Timeline) -> str:
     """Return the slot of a time: division rounded up, with integers only, null where it would overflow."""
-    from pyspark.sql import functions as F
-
-    since = F.try_subtract(time, F.lit(timeline.origin).cast("bigint"))
-    tick = F.lit(timeline.tick).cast("bigint")
-    whole = (since - since % tick).cast("bigint")
-    return F.try_add(F.call_function("div", whole, tick), F.when(since % tick > 0, 1).otherwise(0).cast("bigint"))
+    since, tick = f"try_subtract({time}, {timeline.origin}L)", f"{timeline.tick}L"
+    return f"try_add(({since} - {since} % {tick}) div {tick}, if({since} % {tick} > 0, 1L, 0L))"
 
 
-def _time(column: Column) -> Expression:
-    from pyspark.sql import functions as F
-
+def _time(column: Column) -> str:
     match column.type:
         case "timestamp":
-            return F.unix_micros(F.col(column.name).cast("timestamp"))
+            return f"unix_micros(cast({_quoted(column.name)} as timestamp))"
         case "date":
-            return F.unix_date(F.col(column.name)).cast("bigint")
+            return f"cast(unix_date({_quoted(column.name)}) as bigint)"
         case _:
-            return F.col(column.name).cast("bigint")
+            return f"cast({_quoted(column.name)} as bigint)"
 
 
-def _partition(slot: Expression, axis: Axis, first: int, last: int) -> Expression:
+def _partition(slot: str, axis: Axis, first: int, last: int) -> str:
     """Return the partition of a slot between ``first`` and ``last``."""
-    from pyspark.sql import functions as F
-
     match axis:
         case Ring(count, run):
-            turn = slot - 1
-            whole = F.call_function("div", turn - F.pmod(turn, F.lit(run)), F.lit(run).cast("bigint"))
-            return F.pmod(whole, F.lit(count)).cast("int")
+            turn = f"({slot} - 1L)"
+            return f"cast(pmod(({turn} - pmod({turn}, {run}L)) div {run}L, {count}L) as int)"
         case Shuffle():
-            turns = F.lit([axis.partition(s) for s in range(first, last + 1)])
-            return F.try_element_at(turns, (slot - first + 1).cast("int")).cast("int")
+            turns = ",".join(str(axis.partition(s)) for s in range(first, last + 1))
+            return f"try_element_at(array({turns}), cast({slot} - {first}L + 1L as int))"
+
+
+def _reason(spec: TableSpec, slot: int) -> str:
+    """Return why a record cannot be kept; null if it can.  The first reason counts."""
+    line = spec.timeline
+    cases = [(f"{_RAW} is not null", "unreadable")]
+    for name in spec.key:
+        cases.append((f"{_quoted(name)} is null", f"key {name} is null"))
+        if spec.column(name).is_floating:
+            not_finite = f"isnan({_quoted(name)}) or abs({_quoted(name)}) = double('infinity')"
+            cases.append((not_finite, f"key {name} is not finite"))
+    cases += [
+        ("_i is null", f"insertion time {spec.inserted} is null"),
+        ("_x is null", f"expiration time {spec.expires} is null"),
+        ("_x <= _i", "expires at or before its insertion"),
+        (
+            f"coalesce(try_subtract(_x, _i) > {line.span}L, true)",
+            f"lives longer than the span {line.kind.show_duration(line.span)}",
+        ),
+        (f"_is is null or {EXPIRES_SLOT} is null", "its time is out of range"),
+        (f"_is > {slot}L", "inserted in the future"),
+    ]
+    return "case " + " ".join(f"when {test} then {_text(reason)}" for test, reason in cases) + " end"
 
 
 def _classified(frame: DataFrame, spec: TableSpec, slot: int, *, own_slots: bool) -> DataFrame:
-    """Add slots, cell, reason and whether the record has expired on arrival."""
-    from pyspark.sql import functions as F
-
+    """Add slots, cell, reason, digest parts and whether the record has expired on arrival."""
     line = spec.timeline
-    inserted, expires = _time(spec.column(spec.inserted)), _time(spec.column(spec.expires))
-    for name in (_RAW, _KEYS):
-        if name not in frame.columns:
-            frame = frame.withColumn(name, F.lit(None).cast("string"))
+    names = [_quoted(column.name) for column in spec.columns]
     # Negative zero and zero are one key, on every path.
-    zeros = {n: F.when(F.col(n) == 0, F.lit(0.0)).otherwise(F.col(n)).cast(spec.column(n).type) for n in spec.key if spec.column(n).is_floating}
-    frame = frame.withColumns(zeros) if zeros else frame
-    frame = frame.withColumns({"_i": inserted, "_x": expires})
-    frame = frame.withColumns({"_is": _slot(F.col("_i"), line), EXPIRES_SLOT: _slot(F.col("_x"), line)})
-    lifetime = F.try_subtract(F.col("_x"), F.col("_i"))
-    span, kind = F.lit(line.span).cast("bigint"), line.kind
-    reason = F.when(F.col(_RAW).isNotNull(), F.lit("unreadable"))
-    for name in spec.key:
-        reason = reason.when(F.col(name).isNull(), F.lit(f"key {name} is null"))
-        if spec.column(name).is_floating:
-            strange = F.isnan(name) | F.col(name).isin(float("inf"), float("-inf"))
-            reason = reason.when(strange, F.lit(f"key {name} is not finite"))
-    reason = (
-        reason.when(F.col("_i").isNull(), F.lit(f"insertion time {spec.inserted} is null"))
-        .when(F.col("_x").isNull(), F.lit(f"expiration time {spec.expires} is null"))
-        .when(F.col("_x") <= F.col("_i"), F.lit("expires at or before its insertion"))
-        .when(lifetime.isNull() | (lifetime > span), F.lit(f"lives longer than the span {kind.show_duration(line.span)}"))
-        .when(F.col("_is").isNull() | F.col(EXPIRES_SLOT).isNull(), F.lit("its time is out of range"))
-        .when(F.col("_is") > slot, F.lit("inserted in the future"))
+    floating = {name for name in spec.key if spec.column(name).is_floating}
+    users = [
+        f"if({q} = 0, cast(0 as {c.type}), {q}) as {q}" if c.name in floating else q
+        for q, c in zip(names, spec.columns, strict=True)
+    ]
+    marks = [name if name in frame.columns else f"cast(null as string) as {name}" for name in (_RAW, _KEYS)]
+    times = [f"{_time(spec.column(spec.inserted))} as _i", f"{_time(spec.column(spec.expires))} as _x"]
+    # Spark hashes no maps: they are hashed as text.
+    hashed = ", ".join(
+        f"cast({q} as string)" if "map<" in c.type else q for q, c in zip(names, spec.columns, strict=True)
     )
-    frame = frame.withColumn(_REASON, reason)
-    over = F.col(_REASON).isNull() & (F.col(EXPIRES_SLOT) <= slot)
+    digests = [f"xxhash64({hashed}, {_RAW}) as _h1", f"xxhash64(1, {hashed}, {_RAW}) as _h2"]
+    slots = [f"{_slot('_i', line)} as _is", f"{_slot('_x', line)} as {EXPIRES_SLOT}"]
+    own = "_is" if own_slots else f"{slot}L"
     p = line.ticks_per_span
-    own = F.col("_is") if own_slots else F.lit(slot).cast("bigint")
-    frame = frame.withColumns({"_over": over, INSERTED_SLOT: own})
-    good = F.col(_REASON).isNull()
-    group = _partition(F.col(INSERTED_SLOT), spec.grid.groups, slot - p, slot)
-    cohort = _partition(F.col(EXPIRES_SLOT), spec.grid.cohorts, slot + 1, slot + p)
-    none = F.lit(QUARANTINE_CELL.group)
-    return frame.withColumns({"_g": F.when(good, group).otherwise(none), "_e": F.when(good, cohort).otherwise(none)})
+    group = _partition(INSERTED_SLOT, spec.grid.groups, slot - p, slot)
+    cohort = _partition(EXPIRES_SLOT, spec.grid.cohorts, slot + 1, slot + p)
+    none = QUARANTINE_CELL.group
+    return (
+        frame.selectExpr(*users, *marks, *times)
+        .selectExpr("*", *slots, *digests)
+        .selectExpr("*", f"{_reason(spec, slot)} as {_REASON}", f"{own} as {INSERTED_SLOT}")
+        .selectExpr(
+            "*",
+            f"{_REASON} is null and {EXPIRES_SLOT} <= {slot}L as _over",
+            f"if({_REASON} is null, {group}, {none}) as _g",
+            f"if({_REASON} is null, {cohort}, {none}) as _e",
+        )
+    )
 
 
 def last_slot(frame: DataFrame, spec: TableSpec) -> int | None:
     """Return the last insertion slot in a batch: the clock of an integer table that is loaded without --at."""
-    from pyspark.sql import functions as F
-
-    inserted = _time(spec.column(spec.inserted))
-    row = frame.select(F.max(_slot(inserted, spec.timeline)).alias("slot")).first()
+    row = frame.selectExpr(f"max({_slot(_time(spec.column(spec.inserted)), spec.timeline)}) as slot").first()
     return None if row is None else row["slot"]
 
 
@@ -228,28 +250,17 @@ def stage(
     from pyspark.sql import functions as F
 
     folder = f"u{slot}-{uuid.uuid4().hex[:12]}"
-    names = [column.name for column in spec.columns]
-    judged = _classified(frame, spec, slot, own_slots=own_slots)
-    hashed = [_hashable(column) for column in spec.columns] + [F.col(_RAW)]
-    judged = judged.withColumns({"_h1": F.xxhash64(*hashed), "_h2": F.xxhash64(F.lit(1), *hashed)})
-    low, high = F.lit(0xFFFFFFFF).cast("bigint"), 32
-    sums = {
-        f"{h}{half}": F.sum(F.col(h).bitwiseAND(low) if half == "l" else F.shiftrightunsigned(h, high))
-        for h in ("_h1", "_h2")
-        for half in "lh"
-    }
+    names = [_quoted(column.name) for column in spec.columns]
     seen = Observation("intake")
-    judged = judged.observe(
-        seen,
-        F.count(F.lit(1)).alias("received"),
-        F.sum(F.col("_over").cast("bigint")).alias("over"),
-        F.min(_KEYS).alias("strange"),
-        *[value.alias(name) for name, value in sums.items()],
-    ).where(~F.col("_over"))
-    record = F.to_json(F.struct(*names), {"ignoreNullFields": "false"})
-    raw = F.when(F.col(_REASON).isNotNull(), F.coalesce(F.col(_RAW), record)).alias(_RAW)
-    kept = judged.select(*names, INSERTED_SLOT, EXPIRES_SLOT, "_g", "_e", _REASON, raw)
-    order = ("_g", "_e", *spec.key, EXPIRES_SLOT)
+    judged = (
+        _classified(frame, spec, slot, own_slots=own_slots)
+        .observe(seen, *[F.expr(f"{value} as {name}") for name, value in _OBSERVED.items()])
+        .where("not _over")
+    )
+    record = f"to_json(struct({', '.join(names)}), map('ignoreNullFields', 'false'))"
+    raw = f"if({_REASON} is null, null, coalesce({_RAW}, {record})) as {_RAW}"
+    kept = judged.selectExpr(*names, INSERTED_SLOT, EXPIRES_SLOT, "_g", "_e", _REASON, raw)
+    order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
     ordered = _arranged(kept, order, size_bytes).sortWithinPartitions(*order)
     write = _writer(arrow_schema(spec.columns), spec.key, table, folder)
     try:
@@ -258,13 +269,6 @@ def stage(
     except PySparkException as error:
         raise _translated(error) from error
     return _staged(folder, [json.loads(row["fact"]) for row in rows], observed, table)
-
-
-def _hashable(column: Column) -> Expression:
-    """Return a column in a form that can be hashed: Spark hashes no maps."""
-    from pyspark.sql import functions as F
-
-    return F.col(column.name).cast("string") if "map<" in column.type else F.col(column.name)
 
 
 def _arranged(frame: DataFrame, order: Sequence[str], size_bytes: int | None) -> DataFrame:
@@ -324,8 +328,8 @@ def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, An
         staged.quarantine_files.extend(fact["refused"]["files"])
         staged.reasons.update(fact["refused"]["reasons"])
     if staged.received:
-        halves = [observed[name] & 0xFFFFFFFFFFFFFFFF for name in ("_h1l", "_h1h", "_h2l", "_h2h")]
-        staged.digest = "".join(f"{half:x}." for half in halves) + f"{staged.received:x}"
+        parts = [observed[name] for name in ("low1", "high1", "low2", "high2", "received")]
+        staged.digest = ".".join(f"{part:x}" for part in parts)
     if staged.received != staged.admitted + staged.expired_on_arrival + staged.quarantined:
         remove_staged(table, folder)
         counts = f"{staged.received} received, {staged.admitted} admitted, {staged.expired_on_arrival} expired, {staged.quarantined} quarantined"

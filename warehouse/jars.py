@@ -41,13 +41,18 @@ def delta_jars(settings: Settings) -> list[Path]:
 
     Raises CorruptionError for a jar that is not the one we know, before it comes near a class path.
     """
-    paths = [settings.jars / name for name in DELTA_JARS]
+    folder = settings.jars.expanduser().resolve()
+    paths = [folder / name for name in DELTA_JARS]
     if not all(path.is_file() for path in paths):
-        fetch_jars(settings.jars)
+        fetch_jars(folder)
     for path in paths:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if found != DELTA_JARS[path.name]:
-            raise CorruptionError("a jar is not the one that was published", f"{path} has SHA-256 {found}", "delete it, it will be fetched again")
+            raise CorruptionError(
+                "a jar is not the one that was published",
+                f"{path} has SHA-256 {found}",
+                "delete it, it will be fetched again",
+            )
     return paths
 
 
@@ -57,17 +62,29 @@ def fetch_jars(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         command = [sys.executable, "-c", _RESOLVE, PACKAGE, _EXCLUDED, str(ivy)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         for name in DELTA_JARS:
             found = list((ivy / "jars").glob(f"*{name}"))
             if not found:
                 lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-                reason = next((line.strip() for line in reversed(lines) if "rror" in line or "not found" in line), "no answer")
-                raise EngineError(f"{PACKAGE} could not be fetched", reason, "check that Spark can reach its package repository")
+                reason = next(
+                    (line.strip() for line in reversed(lines) if "rror" in line or "not found" in line), "no answer"
+                )
+                raise EngineError(
+                    f"{PACKAGE} could not be fetched", reason, "check that Spark can reach its package repository"
+                )
             partial = folder / f".{name}.{os.getpid()}"
             shutil.copyfile(found[0], partial)
             partial.rename(folder / name)
     except OSError as error:
-        raise EngineError(f"the jars cannot be kept in {folder}", error, "set EBB_JARS to a folder you may write to") from error
+        raise EngineError(
+            f"the jars cannot be kept in {folder}", error, "set EBB_JARS to a folder you may write to"
+        ) from error
     finally:
         shutil.rmtree(ivy, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    from warehouse.settings import load_settings
+
+    delta_jars(load_settings(environment=os.environ, file=None))

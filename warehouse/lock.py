@@ -31,7 +31,9 @@ def writer_lock(table: Table, *, wait: float = 0.0) -> Iterator[None]:
         table.hidden.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(table.hidden / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise EngineError(f"table {table.name} cannot be locked", error, "check the permissions of its folder") from error
+        raise EngineError(
+            f"table {table.name} cannot be locked", error, "check the permissions of its folder"
+        ) from error
     try:
         deadline = time.monotonic() + wait
         while not _take(handle):

@@ -83,7 +83,8 @@ def _live(delta: DeltaTable) -> Iterator[tuple[str, int, int]]:
 
 
 def _removal(path: str, slot: int, size: int, now_ms: int) -> RemoveAction:
-    return RemoveAction(path, True, now_ms, size, {"_slot": str(slot)})
+    data_change = True
+    return RemoveAction(path, data_change, now_ms, size, {"_slot": str(slot)})
 
 
 def commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int | None, now_ms: int) -> None:
@@ -93,12 +94,13 @@ def commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int 
         return
     stale = [f for f in _live(delta) if clock is None or f[1] > clock]
     adds: list[AddAction | RemoveAction] = []
+    data_change = True
     for file in files:
         path = f"_slot={slot}/{Path(file).name}"
         (table.quarantine / f"_slot={slot}").mkdir(mode=0o700, exist_ok=True)
         (table.folder / file).rename(table.quarantine / path)
         size = (table.quarantine / path).stat().st_size
-        adds.append(AddAction(path, size, {"_slot": str(slot)}, now_ms, True, "{}"))
+        adds.append(AddAction(path, size, {"_slot": str(slot)}, now_ms, data_change, "{}"))
     if adds or stale:
         _commit(delta, [*adds, *(_removal(*f, now_ms) for f in stale)])
         _unlink(table, [f[0] for f in stale])

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from index.errors import SchemaDriftError, UsageError
 from index.timeline import TimeKind
@@ -97,7 +97,7 @@ class _Parser:
             at = match.end()
         self.at = 0
 
-    def fail(self, why: str) -> Any:
+    def fail(self, why: str) -> NoReturn:
         msg = f'schema "{self.text}": {why}; write it like "tail STRING, dep TIMESTAMP, price DECIMAL(10,2)"'
         raise UsageError(msg)
 
@@ -158,7 +158,9 @@ class _Parser:
                 self.take()
                 scale = self.take()
             self.take(")")
-            if not (precision.isdigit() and scale.isdigit() and 1 <= int(precision) <= 38 and int(scale) <= int(precision)):
+            if not (
+                precision.isdigit() and scale.isdigit() and 1 <= int(precision) <= 38 and int(scale) <= int(precision)
+            ):
                 self.fail(f"decimal({precision},{scale}) must have a precision of 1 to 38 and a scale within it")
             return f"decimal({precision},{scale})"
         word = _DDL_ALIASES.get(word, word)
@@ -297,4 +299,6 @@ def check_drift(where: str, found: Sequence[Column], expected: Sequence[Column],
     for at, (column, other) in enumerate(zip(found, expected, strict=True), start=1):
         if column.name != other.name:
             order = ", ".join(c.name for c in expected)
-            raise SchemaDriftError(where, column.name, f"stands at place {at}, and {other.name} should", f"write them in the order {order}")
+            raise SchemaDriftError(
+                where, column.name, f"stands at place {at}, and {other.name} should", f"write them in the order {order}"
+            )

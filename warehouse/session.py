@@ -6,6 +6,7 @@ a file of this process and is shown only if Spark does not start.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -54,10 +55,15 @@ _started: IO[bytes] | None = None  # what the JVM of this process prints
 def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     """Return this process's Spark session, starting it if there is none; ``delta`` for SQL over Delta tables."""
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise EngineError("Spark needs Java 17", "no java on the PATH", "install it: apt-get install openjdk-17-jre-headless")
-    from pyspark import SparkConf
+        raise EngineError(
+            "Spark needs Java 17", "no java on the PATH", "install it: apt-get install openjdk-17-jre-headless"
+        )
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings are in the JVM that waits for us
+        SparkContext._ensure_initialized()
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are told by ours
     submitted = SparkConf()
     wanted = dict(_ALWAYS)
     master = settings.master or settings.conf.get("spark.master") or submitted.get("spark.master") or "local[*]"
@@ -82,6 +88,11 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     except Exception as error:
         reason = _last_words() or str(error).splitlines()[0]
         raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
+    if delta and _DELTA["spark.sql.extensions"] not in session.conf.get("spark.sql.extensions", ""):
+        reason = "the Spark session of this process was started without Delta's jars"
+        raise EngineError(
+            "SQL needs Delta", reason, "start it with them: Warehouse.spark(delta=True) before anything else"
+        )
     session.sparkContext.setLogLevel("OFF")
     return session
 

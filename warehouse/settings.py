@@ -17,7 +17,7 @@ from index.errors import UsageError
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # the same module, before it came with Python
 
 __all__ = ["Settings", "load_settings"]
 

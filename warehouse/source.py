@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["InputFile", "check_inputs", "find_inputs", "infer_columns"]
 
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +141,9 @@ def infer_columns(path: Path) -> tuple[Column, ...]:
 
                 schema = pyarrow.json.read_json(stream).schema
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableInputError(file.path, f"its columns cannot be told ({error})", "pass --schema instead") from error
+        raise UnreadableInputError(
+            file.path, f"its columns cannot be told ({error})", "pass --schema instead"
+        ) from error
     try:
         return columns_of_arrow(schema, str(file.path))
     except SchemaDriftError as error:

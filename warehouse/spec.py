@@ -82,7 +82,7 @@ class TableSpec:
     def properties(self) -> dict[str, str]:
         """Return the table properties that describe all but the columns."""
         line = self.timeline
-        values = {
+        return {
             "ebb.formatVersion": str(FORMAT_VERSION),
             "ebb.key": ",".join(self.key),
             "ebb.inserted": self.inserted,
@@ -98,7 +98,6 @@ class TableSpec:
             "ebb.quarantineTime": str(self.quarantine_time),
             "ebb.landing": self.landing or "",
         }
-        return values
 
     @staticmethod
     def from_properties(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:

@@ -23,14 +23,22 @@ def window_sql(snapshot: Snapshot) -> str:
     names = ", ".join(f"`{column.name}`" for column in snapshot.spec.columns)
     clock = snapshot.ledger.clock
     hidden = "false" if clock is None else f"{EXPIRES_SLOT} > {clock}"
-    path = str(snapshot.table.folder).replace("`", "``")
+    path = str(snapshot.table.folder.resolve()).replace("`", "``")
     return f"SELECT {names} FROM delta.`{path}` VERSION AS OF {snapshot.version} WHERE {hidden}"  # noqa: S608 - no value of a user
 
 
 def register(spark: SparkSession, tables: Sequence[Table]) -> None:
     """Make each table a temporary view of its live window in any session that has Delta's jars."""
+    from pyspark.errors import PySparkException
+
     for table in tables:
-        spark.sql(window_sql(table.snapshot())).createOrReplaceTempView(table.name)
+        try:
+            spark.sql(window_sql(table.snapshot())).createOrReplaceTempView(table.name)
+        except PySparkException as error:
+            reason = str(error).strip().splitlines()[0]
+            raise EngineError(
+                f"table {table.name} cannot be shown to SQL", reason, "check that the session has Delta's jars"
+            ) from error
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
@@ -38,10 +46,27 @@ def query(spark: SparkSession, text: str) -> DataFrame:
     from pyspark.errors import PySparkException
 
     try:
-        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)  # type: ignore[attr-defined]  # noqa: SLF001 - no public parser
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)  # there is no public parser
         shape = str(plan.treeString())
         kind = plan.getClass().getName()
-        if "Command" in kind or kind.rsplit(".", 1)[-1].startswith(("Insert", "Create", "Drop", "Delete", "Update", "Merge", "Replace", "Alter", "Set", "Overwrite", "Truncate", "Add", "Cache", "Uncache")):
+        if "Command" in kind or kind.rsplit(".", 1)[-1].startswith(
+            (
+                "Insert",
+                "Create",
+                "Drop",
+                "Delete",
+                "Update",
+                "Merge",
+                "Replace",
+                "Alter",
+                "Set",
+                "Overwrite",
+                "Truncate",
+                "Add",
+                "Cache",
+                "Uncache",
+            )
+        ):
             msg = f"ebb sql answers queries only, and this is {kind.rsplit('.', 1)[-1]}; start it with SELECT or WITH"
             raise UsageError(msg)
         called = {name for name in _RUNS_CODE if f"'{name}(" in shape.lower()}

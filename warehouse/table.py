@@ -61,12 +61,19 @@ class Table:
         except (TableNotFoundError, OSError) as error:
             raise UnknownTableError(self.name, self.root, "run ebb status to see the tables") from error
         except DeltaError as error:
-            raise CorruptionError(f"the log of table {self.name} cannot be read", error, "restore it from a backup") from error
+            raise CorruptionError(
+                f"the log of table {self.name} cannot be read", error, "restore it from a backup"
+            ) from error
         columns = columns_of_delta(delta.schema().to_json())
         spec = TableSpec.from_properties(self.name, columns, delta.metadata().configuration)
         version = delta.version()
         return Snapshot(
-            table=self, delta=delta, spec=spec, version=version, files=_files(delta), ledger=self._ledger(delta, version)
+            table=self,
+            delta=delta,
+            spec=spec,
+            version=version,
+            files=_files(delta),
+            ledger=self._ledger(delta, version),
         )
 
     def _ledger(self, delta: DeltaTable, version: int) -> Ledger:
@@ -119,8 +126,10 @@ class LogEntry:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise CorruptionError("a log entry cannot be read", f"{path.name} ({error})", "restore it from a backup") from error
-        info = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+            raise CorruptionError(
+                "a log entry cannot be read", f"{path.name} ({error})", "restore it from a backup"
+            ) from error
+        info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
         adds = [a["add"] for a in actions if "add" in a]
         return LogEntry(
             version=version,
@@ -175,7 +184,9 @@ class Snapshot:
         except CommitFailedError as error:
             raise ConflictError(self.table.name, self.version) from error
         except (DeltaError, OSError) as error:
-            raise EngineError("the commit failed", error, "nothing was changed; mend the cause and run it again") from error
+            raise EngineError(
+                "the commit failed", error, "nothing was changed; mend the cause and run it again"
+            ) from error
         return self.version + 1
 
 
@@ -217,7 +228,9 @@ def _file(path: str, group: int, cohort: int, size: int, records: int, *slots: i
     if path.startswith("/") or ".." in parts or ":" in parts[0]:
         raise CorruptionError("the log names a file outside the table", path, "do not use this table; restore its log")
     if None in slots:
-        raise CorruptionError("the log has no slots for a file", path, "another tool wrote to this table; restore its log")
+        raise CorruptionError(
+            "the log has no slots for a file", path, "another tool wrote to this table; restore its log"
+        )
     min_ins, max_ins, min_exp, max_exp = slots
     return CellFile(
         path=path,

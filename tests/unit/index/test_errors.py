@@ -1,0 +1,105 @@
+"""The tree of errors: drawn, pickled, shown."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+
+import pytest
+
+from index import errors
+from index.errors import (
+    AppliedSlotError,
+    ConflictError,
+    CorruptionError,
+    EngineError,
+    InputError,
+    JumpError,
+    LockedError,
+    NotDueError,
+    OverDeletionError,
+    RetryError,
+    SchemaDriftError,
+    TableExistsError,
+    UnknownTableError,
+    UnreadableInputError,
+    UpgradeError,
+    UsageError,
+    WarehouseError,
+)
+
+SHOWN: list[tuple[WarehouseError, str]] = [
+    (WarehouseError("plain {words}"), "plain {words}"),
+    (UsageError("grid '4' is not two numbers"), "grid '4' is not two numbers"),
+    (InputError("no records"), "no records"),
+    (UnknownTableError("t", "/w", "there are none"), "there is no table t in /w; there are none"),
+    (TableExistsError("t", "/w/t"), "table t exists already in /w/t; choose another name or run: ebb drop t"),
+    (SchemaDriftError("a.csv", "x", "is missing", "add it"), "a.csv: column x is missing; add it"),
+    (UnreadableInputError("a.csv", "not UTF-8", "convert it"), "a.csv: not UTF-8; convert it"),
+    (
+        AppliedSlotError(4, "1970-01-05", 7, "there it was ab"),
+        "slot 4 (1970-01-05) is not after the clock 7, and this batch is not the one applied there: there it was ab",
+    ),
+    (
+        JumpError(43, 3, 40),
+        "slot 43 is 3 ticks after the clock 40; pass --catch-up to apply them in one commit",
+    ),
+    (
+        OverDeletionError(43, 3, 12),
+        "moving the clock 3 ticks to slot 43 would expire all 12 live records; pass --yes if that is meant",
+    ),
+    (RetryError("later"), "later"),
+    (
+        LockedError("t", "process 7", 1.50),
+        "table t is being written by process 7; waited 1.5 s, pass --wait to wait longer",
+    ),
+    (
+        NotDueError(5, "06:00", "05:59"),
+        "the tick of slot 5 is not over before 06:00 and it is 05:59 now; run again then, or pass --at",
+    ),
+    (
+        ConflictError("t", 9),
+        "another commit was made to table t after version 9 was read; nothing was changed, run the command again",
+    ),
+    (UpgradeError("t", 2, 1), "table t has format version 2 and this Ebb knows 1; upgrade Ebb"),
+    (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
+    (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
+]
+
+
+@pytest.mark.parametrize(("error", "text"), SHOWN, ids=lambda value: type(value).__name__)
+def test_an_error_says_what_was_wrong_and_what_to_do(error: WarehouseError, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SHOWN], ids=lambda value: type(value).__name__)
+def test_an_error_survives_pickling_with_its_values(error: WarehouseError) -> None:
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+
+    assert (type(copy), copy.args, str(copy)) == (type(error), error.args, str(error))
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SHOWN], ids=lambda value: type(value).__name__)
+def test_only_misuse_of_the_command_has_exit_code_2(error: WarehouseError) -> None:
+    assert error.exit_code == (2 if isinstance(error, UsageError) else 1)
+
+
+def test_every_error_is_exported_and_shown_here() -> None:
+    defined = {name for name, value in inspect.getmembers(errors, inspect.isclass) if issubclass(value, Exception)}
+
+    assert set(errors.__all__) == defined
+    assert {type(error).__name__ for error, _ in SHOWN} == defined
+
+
+def test_the_drawing_shows_the_tree() -> None:
+    drawn: dict[str, str] = {}
+    above: list[str] = []
+    for line in str(errors.__doc__).splitlines():
+        found = re.match(r"    ([│├└─ ]*)(\w+Error)\b", line)
+        if found:
+            depth = len(found[1]) // 4
+            above = [*above[:depth], found[2]]
+            drawn[found[2]] = above[depth - 1] if depth else "Exception"
+
+    assert drawn == {name: getattr(errors, name).__base__.__name__ for name in errors.__all__}

@@ -1,0 +1,172 @@
+"""The language of --where."""
+
+from __future__ import annotations
+
+import pytest
+
+from index.errors import UsageError
+from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
+
+A, B, C = Name("a"), Name("b"), Name("c")
+ONE, TWO = Literal("1"), Literal("2")
+A_IS_1, B_IS_2, C_IS_1 = Compare(A, "=", ONE), Compare(B, "=", TWO), Compare(C, "=", ONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("a = 1", A_IS_1),
+        ("a == 1", A_IS_1),
+        ("a=1", A_IS_1),
+        ("  a\n=\t1  ", A_IS_1),
+        ("a != 1", Compare(A, "!=", ONE)),
+        ("a <> 1", Compare(A, "!=", ONE)),
+        ("a < 1", Compare(A, "<", ONE)),
+        ("a <= 1", Compare(A, "<=", ONE)),
+        ("a > 1", Compare(A, ">", ONE)),
+        ("a >= 1", Compare(A, ">=", ONE)),
+        ("1 = a", Compare(ONE, "=", A)),
+        ("a < b", Compare(A, "<", B)),
+    ],
+)
+def test_comparisons(text: str, predicate: Predicate) -> None:
+    assert parse_predicate(text) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("-5", Literal("-5")),
+        ("1.5", Literal("1.5")),
+        ("1.", Literal("1.")),
+        (".5", Literal(".5")),
+        ("-1.5e-3", Literal("-1.5e-3")),
+        ("2E+10", Literal("2E+10")),
+        ("true", Literal("true")),
+        ("FALSE", Literal("false")),
+        ("'JFK'", Literal("JFK", is_text=True)),
+        ("''", Literal("", is_text=True)),
+        ("'it''s'", Literal("it's", is_text=True)),
+        ("'and (or) 1'", Literal("and (or) 1", is_text=True)),
+    ],
+)
+def test_values_are_kept_as_they_were_written(text: str, literal: Literal) -> None:
+    assert parse_predicate(f"a = {text}") == Compare(A, "=", literal)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("_x9", "_x9"), ('"and"', "and"), ('"two words"', "two words"), ("`Quoted`", "Quoted"), ("Null_", "Null_")],
+)
+def test_columns_may_be_quoted(text: str, name: str) -> None:
+    assert parse_predicate(f"{text} = 1") == Compare(Name(name), "=", ONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("a is null", IsNull(A)),
+        ("a IS NOT NULL", Not(IsNull(A))),
+        ("a in (1)", In(A, (ONE,))),
+        ("a in (1, 'x', true)", In(A, (ONE, Literal("x", is_text=True), Literal("true")))),
+        ("a not in (1, 2)", Not(In(A, (ONE, TWO)))),
+        ("a between 1 and 2", And(Compare(A, ">=", ONE), Compare(A, "<=", TWO))),
+        ("a not between 1 and b", Not(And(Compare(A, ">=", ONE), Compare(A, "<=", B)))),
+        ("1 between a and b", And(Compare(ONE, ">=", A), Compare(ONE, "<=", B))),
+    ],
+)
+def test_tests_of_one_column(text: str, predicate: Predicate) -> None:
+    assert parse_predicate(text) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "predicate"),
+    [
+        ("a = 1 and b = 2", And(A_IS_1, B_IS_2)),
+        ("a = 1 OR b = 2", Or(A_IS_1, B_IS_2)),
+        ("a = 1 or b = 2 and c = 1", Or(A_IS_1, And(B_IS_2, C_IS_1))),
+        ("a = 1 and b = 2 or c = 1", Or(And(A_IS_1, B_IS_2), C_IS_1)),
+        ("(a = 1 or b = 2) and c = 1", And(Or(A_IS_1, B_IS_2), C_IS_1)),
+        ("a = 1 and b = 2 and c = 1", And(And(A_IS_1, B_IS_2), C_IS_1)),
+        ("a = 1 or b = 2 or c = 1", Or(Or(A_IS_1, B_IS_2), C_IS_1)),
+        ("not a = 1 and b = 2", And(Not(A_IS_1), B_IS_2)),
+        ("not (a = 1 and b = 2)", Not(And(A_IS_1, B_IS_2))),
+        ("not not a = 1", Not(Not(A_IS_1))),
+        ("a between 1 and 2 and b = 2", And(And(Compare(A, ">=", ONE), Compare(A, "<=", TWO)), B_IS_2)),
+    ],
+)
+def test_and_binds_closer_than_or_and_not_closest(text: str, predicate: Predicate) -> None:
+    assert parse_predicate(text) == predicate
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "'the end' stands where a column or value should be"),
+        ("a", "'the end' stands where a comparison should be"),
+        ("a =", "'the end' stands where a column or value should be"),
+        ("a = 1 b", "'b' is left over"),
+        ("a = 1)", "')' is left over"),
+        ("(a = 1", "'the end' stands where ')' should be"),
+        ("a ( 1", "'(' stands where a comparison should be"),
+        ("a 1", "'1' stands where a comparison should be"),
+        ("a not = 1", "'=' stands where a comparison should be"),
+        ("a is 1", "'1' stands where 'null' should be"),
+        ("a in 1", "'1' stands where '(' should be"),
+        ("a in (1", "'the end' stands where ')' should be"),
+        ("a in ()", "')' stands where a column or value should be"),
+        ("a in (b)", "column 'b' stands where a value should be; texts are written 'so'"),
+        ("1 in (2)", "'1' stands where a column should be"),
+        ("'x' is null", "'x' stands where a column should be"),
+        ("a between 1 or 2", "'or' stands where 'and' should be"),
+        ("a = null", "'null' stands where a column or value should be"),
+        ("and", "'and' stands where a column or value should be"),
+        ("a = 'x", 'cannot read "\'x"'),
+        ('"" = 1', "cannot read '\"\" = 1'"),
+        ("a = 1; drop", "cannot read '; drop'"),
+        ("a = - 1", "cannot read '- 1'"),
+        ("abs(a) = 1", "'(' stands where a comparison should be"),
+        ("a = reflect('java.lang.System')", "'(' is left over"),
+        ("a + 1 = 2", "cannot read '+ 1 = 2'"),
+    ],
+)
+def test_what_is_not_in_the_language_is_refused_with_the_place(text: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_predicate(text)
+
+    assert str(caught.value).startswith(f"--where {text!r}: {why}; it takes comparisons")
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("(", ")"), ("not ", "")])
+def test_nesting_is_limited(opening: str, closing: str) -> None:
+    parse_predicate(opening * 99 + "a = 1" + closing * 99)
+    with pytest.raises(UsageError, match="it is nested deeper than 100"):
+        parse_predicate(opening * 100 + "a = 1" + closing * 100)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a chain of and or or is a tree as deep as it is long")
+@pytest.mark.parametrize("word", ["and", "or"])
+def test_a_long_chain_does_not_make_a_deep_tree(word: str) -> None:
+    """Whoever walks the tree does so by recursion: a thousand levels end in a RecursionError."""
+    try:
+        predicate: Predicate | None = parse_predicate(f" {word} ".join(["a = 1"] * 2000))
+    except UsageError:
+        predicate = None
+
+    assert depth(predicate) <= 200
+
+
+@pytest.mark.xfail(strict=True, reason="the pattern of numbers takes the digits of every script")
+def test_digits_of_other_scripts_are_not_numbers() -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        parse_predicate("a = ٣")
+
+
+def depth(predicate: Predicate | None) -> int:
+    found, level = 0, [predicate]
+    while any(level):
+        found += 1
+        level = [
+            inner for outer in level for inner in ((outer.left, outer.right) if isinstance(outer, And | Or) else ())
+        ]
+    return found
