@@ -34,6 +34,7 @@ QUARANTINE_CELL = Cell(-1, -1)
 _RAW = "_raw"  # the text of a record that could not be read
 _KEYS = "_keys"  # the fields of a JSON record that the table does not have
 _REASON = "_reason"
+_NOTHING = "\x01"  # what Spark takes an empty CSV field for, so that a quoted empty text stays one
 _OBSERVED = {
     "received": "count(1)",
     "over": "sum(cast(_over as bigint))",
@@ -86,7 +87,7 @@ def read_files(spark: SparkSession, spec: TableSpec, files: Sequence[InputFile])
         elif kind == "csv":
             schema = ", ".join([_ddl(spec.columns), f"`{_RAW}` string"])
             reader = spark.read.schema(schema).option("header", "true").option("mode", "PERMISSIVE")
-            parts.append(reader.option("columnNameOfCorruptRecord", _RAW).csv(paths))
+            parts.append(reader.option("columnNameOfCorruptRecord", _RAW).option("nullValue", _NOTHING).csv(paths))
         else:
             parts.append(_read_json(spark, spec, paths))
     frame = parts[0]
@@ -164,7 +165,9 @@ def _partition(slot: str, axis: Axis, first: int, last: int) -> str:
             return f"cast(pmod(({turn} - pmod({turn}, {run}L)) div {run}L, {count}L) as int)"
         case Shuffle():
             turns = ",".join(str(axis.partition(s)) for s in range(first, last + 1))
-            return f"try_element_at(array({turns}), cast({slot} - {first}L + 1L as int))"
+            place = f"{slot} - {first}L + 1L"
+            # What has expired on arrival lies before the first slot and is not kept anyway.
+            return f"if({place} > 0, try_element_at(array({turns}), cast({place} as int)), null)"
 
 
 def _reason(spec: TableSpec, slot: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ from tests.histories import MOST_PARTITIONS, axes, grids
 
 SLOTS = st.integers(-1000, 1000)
 SHAPES = list(product(range(1, MOST_PARTITIONS + 1), repeat=2))
-laws = settings(deadline=None, max_examples=100)
+laws = settings(deadline=None, max_examples=60)
 
 
 @laws
@@ -36,9 +36,9 @@ def test_an_update_of_one_tick_touches_exactly_g_plus_e_minus_1_cells(grid: Grid
     assert len(grid.cells_touched(clock, clock + 1)) == grid.cells_bound(clock, clock + 1) == bound
 
 
-@pytest.mark.parametrize(("groups", "cohorts"), SHAPES)
-def test_no_update_of_any_policy_touches_more_cells_than_the_bound(groups: int, cohorts: int) -> None:
-    for policy, slot in product(("round-robin", "chronological", "random", "3x2"), range(1, 40)):
+@pytest.mark.parametrize("policy", ["round-robin", "chronological", "random", "3x2"])
+def test_no_update_of_any_shape_touches_more_cells_than_the_bound(policy: str) -> None:
+    for (groups, cohorts), slot in product(SHAPES, range(1, 40)):
         grid = make_grid(policy, groups, cohorts, ticks_per_span=12)
 
         assert len(grid.cells_touched(slot - 1, slot)) == groups + cohorts - 1
@@ -156,6 +156,6 @@ def test_shuffled_cohorts_mix_two_runs_whatever_their_number(count: int) -> None
     gaps = []
     for partition in range(count):
         turns = [slot for slot in range(1, 50 * count) if shuffle.partition(slot) == partition]
-        gaps += [later - earlier for earlier, later in zip(turns, turns[1:], strict=False)]
+        gaps += [later - earlier for earlier, later in pairwise(turns)]
 
     assert min(gaps) < count

@@ -12,7 +12,7 @@ from index.ledger import Ledger
 from index.timeline import TimeKind, Timeline
 
 LINE = Timeline(kind=TimeKind.INTEGER, origin=0, tick=1, span=12)
-laws = settings(deadline=None, max_examples=100)
+laws = settings(deadline=None, max_examples=60)
 
 slots = st.integers(-(2**40), 2**40)
 digests = st.text("0123456789abcdef", max_size=16)

@@ -23,7 +23,7 @@ SHAPES = list(product(range(1, MOST_PARTITIONS + 1), repeat=2))
 CLOCK = 20
 strategies = st.sampled_from(Strategy)
 lifetimes = st.lists(st.integers(1, 10), max_size=8)
-laws = settings(deadline=None, max_examples=60)
+laws = settings(deadline=None, max_examples=40)
 
 
 def planned(
@@ -118,7 +118,7 @@ def test_a_table_that_is_always_rebuilt_has_one_run_per_cell_and_no_expired_reco
 
 
 @laws
-@given(histories(steps=(20, 40)), st.integers(0, 12))
+@given(histories(steps=(20, 30)), st.integers(0, 12))
 def test_norebuild_keeps_no_record_that_expired_as_many_ticks_ago_as_its_lag(history: History, lag: int) -> None:
     for moment in play(history, NOREBUILD, lag=lag):
         assert all(moment.slot - record.expires < lag for record in moment.store.expired(moment.slot))
@@ -159,15 +159,15 @@ def test_under_retire_no_cohort_holds_records_of_two_runs(
         assert len({cohorts.partition(cohorts.run * run + 1) for run in runs}) == len(runs)
 
 
-@pytest.mark.parametrize(("groups", "cohorts"), SHAPES)
 @pytest.mark.parametrize("strategy", [REBUILD, NOREBUILD])
-def test_the_bound_of_cells_is_reached_for_each_shape(groups: int, cohorts: int, strategy: Strategy) -> None:
-    grid, p = make_grid("round-robin", groups, cohorts, 1), max(groups, cohorts)
-    every_lifetime = Step(1, tuple(range(1, p + 1)))
+def test_the_bound_of_cells_is_reached_for_each_shape(strategy: Strategy) -> None:
+    for groups, cohorts in SHAPES:
+        grid, p = make_grid("round-robin", groups, cohorts, 1), max(groups, cohorts)
+        every_lifetime = Step(1, tuple(range(1, p + 1)))
 
-    *_, last = play(History(grid, p, (every_lifetime,) * (p + 1)), strategy)
+        *_, last = play(History(grid, p, (every_lifetime,) * (p + 1)), strategy)
 
-    assert len(last.plan.cells_touched) == groups + cohorts - 1
+        assert len(last.plan.cells_touched) == groups + cohorts - 1
 
 
 @pytest.mark.parametrize("groups", range(1, MOST_PARTITIONS + 1))

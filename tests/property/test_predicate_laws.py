@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from index.errors import UsageError
 from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
 
-laws = settings(deadline=None, max_examples=100)
-names = st.text(st.characters(exclude_characters='"', exclude_categories=("Cs",)), min_size=1, max_size=8).map(Name)
+laws = settings(deadline=None, max_examples=60)
+names = st.text(st.characters(codec="utf-8", exclude_characters='"'), min_size=1, max_size=8).map(Name)
 literals = st.one_of(
     st.integers().map(lambda number: Literal(str(number))),
     st.floats(allow_nan=False, allow_infinity=False).map(lambda number: Literal(repr(number))),

@@ -15,7 +15,7 @@ timelines = st.builds(
     st.integers(1, 10**9),
     st.integers(1, 1000),
 )
-laws = settings(deadline=None, max_examples=100)
+laws = settings(deadline=None, max_examples=60)
 
 
 @laws

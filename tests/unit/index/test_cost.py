@@ -60,6 +60,18 @@ def test_the_shortest_bound_buys_cohorts_of_one_tick() -> None:
     assert "cohorts of 1 tick:" in choice.reason
 
 
+def test_as_many_files_as_a_probe_can_bear_are_still_retired() -> None:
+    choice = choose(ticks(64), bound=4, reader_time=1)
+
+    assert expected_files(64, 8, 2) == 256
+    assert (choice.strategy, choice.grid) == (RETIRE, Grid(Ring(10, 8), Ring(33, 2)))
+    assert "cohorts of 2 ticks:" in choice.reason
+
+
+def test_a_span_of_one_tick_has_groups_of_one_tick() -> None:
+    assert choose(ticks(1), bound=3, reader_time=1).grid == Grid(Ring(2, 1), Ring(2, 1))
+
+
 def test_a_cohort_is_never_longer_than_the_span() -> None:
     assert choose(ticks(4), bound=1000, reader_time=1).grid.cohorts == Ring(2, 4)
 

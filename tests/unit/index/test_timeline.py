@@ -48,6 +48,10 @@ def test_a_tick_that_is_not_positive_is_refused(tick: int) -> None:
         line(tick=tick)
 
 
+def test_the_shortest_tick_is_one_unit() -> None:
+    assert line(tick=1, span=1).ticks_per_span == 1
+
+
 def test_a_span_shorter_than_the_tick_is_refused_with_both_shown() -> None:
     with pytest.raises(UsageError, match="span 30m is shorter than the tick 1h; pass a longer --span"):
         line(kind=STAMP, tick=3600 * SECOND, span=1800 * SECOND)

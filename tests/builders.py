@@ -1,0 +1,79 @@
+"""Short ways to make warehouses, tables and batches."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maintenance import OpenTable, Warehouse
+from tests.model import Record
+from warehouse.settings import Settings
+
+__all__ = ["NOW", "SCHEMA", "integer_table", "open_warehouse", "records", "scanned_ids", "write_batch"]
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=timezone.utc)
+SCHEMA = "id BIGINT, key STRING, inserted BIGINT, expires BIGINT, pay STRING"
+_ARROW = pa.schema(
+    [("id", pa.int64()), ("key", pa.string()), ("inserted", pa.int64()), ("expires", pa.int64()), ("pay", pa.string())]
+)
+
+
+def open_warehouse(root: Path, now: datetime = NOW) -> Warehouse:
+    """Return a warehouse whose clock on the wall stands still."""
+    return Warehouse(Settings(warehouse=root), now=lambda: now)
+
+
+def integer_table(warehouse: Warehouse, name: str = "t", **wish: Any) -> OpenTable:
+    """Create a table with integer times."""
+    declared: dict[str, Any] = {
+        "key": ["key"], "inserted": "inserted", "expires": "expires", "tick": "1", "span": "6", "schema": SCHEMA,
+    }  # fmt: skip
+    return warehouse.create(name, **(declared | wish))
+
+
+def records(*rows: tuple[int, str | None, int | None, int | None]) -> list[Record]:
+    """Return records from (id, key, inserted, expires)."""
+    return [Record(*row) for row in rows]
+
+
+def _row(record: Record) -> dict[str, Any]:
+    return {
+        "id": record.id, "key": record.key, "inserted": record.inserted, "expires": record.expires,
+        "pay": f"p{record.id}",
+    }  # fmt: skip
+
+
+def _quoted(value: Any) -> str:
+    """Write a value for CSV so that the empty text and nothing stay two things."""
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"'
+    return "" if value is None else str(value)
+
+
+def write_batch(path: Path, batch: Sequence[Record]) -> Path:
+    """Write records as Parquet, CSV or JSON lines, as the name says."""
+    rows = [_row(record) for record in batch]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows, schema=_ARROW), path)
+        return path
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8", newline="") as text:
+        if ".csv" in path.suffixes:
+            text.write(",".join(_ARROW.names) + "\n")
+            text.writelines(",".join(_quoted(value) for value in row.values()) + "\n" for row in rows)
+        else:
+            text.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def scanned_ids(table: OpenTable, **options: Any) -> list[int]:
+    """Return the ids in the window, sorted, with repeats."""
+    return sorted(i for part in table.scan(columns=["id"], **options) for i in part["id"].to_pylist())

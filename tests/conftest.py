@@ -1,0 +1,43 @@
+"""One Spark session for the whole run; markers by folder; a warehouse per test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from maintenance import Warehouse
+
+_SPARK_FOLDERS = {"integration", "golden", "crash"}
+_SLOW_FOLDERS = {"crash"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    for item in items:
+        if root in item.path.parents:
+            folder = item.path.relative_to(root).parts[0]
+            if folder in _SPARK_FOLDERS:
+                item.add_marker(pytest.mark.spark)
+            if folder in _SLOW_FOLDERS:
+                item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    """Return the session that all tests share; it has Delta's jars so that SQL can be asked too."""
+    from warehouse.session import spark_session
+    from warehouse.settings import load_settings
+
+    return spark_session(load_settings(environment=os.environ, file=None), delta=True)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    """Return an empty warehouse in a folder of its own."""
+    from tests.builders import open_warehouse
+
+    return open_warehouse(tmp_path / "warehouse")

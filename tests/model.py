@@ -1,0 +1,76 @@
+"""The slow truth: a list of records and a filter.
+
+Every policy, strategy, directory and read path must give the answers that this gives. It knows nothing of cells,
+files or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from index.timeline import Timeline
+
+__all__ = ["Model", "Outcome", "Record"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as a user would hand it over; ``id`` is unique."""
+
+    id: int
+    key: str | None
+    inserted: int | None
+    expires: int | None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a batch."""
+
+    admitted: list[Record] = field(default_factory=list)
+    expired_on_arrival: list[Record] = field(default_factory=list)
+    quarantined: list[Record] = field(default_factory=list)
+    expired: int = 0
+
+
+@dataclass(slots=True)
+class Model:
+    """A table as a list."""
+
+    timeline: Timeline
+    clock: int | None = None
+    kept: list[Record] = field(default_factory=list)
+
+    def apply(self, slot: int, batch: Sequence[Record]) -> Outcome:
+        """Move the clock to ``slot`` and admit a batch; loading is the same."""
+        outcome = Outcome()
+        before = self.window()
+        for record in batch:
+            if self._is_refused(record, slot):
+                outcome.quarantined.append(record)
+            elif self._slot(record) <= slot:
+                outcome.expired_on_arrival.append(record)
+            else:
+                outcome.admitted.append(record)
+        self.clock = slot
+        outcome.expired = len(before) - len(self.window())
+        self.kept.extend(outcome.admitted)
+        return outcome
+
+    def window(self) -> list[Record]:
+        """Return the records that have not expired."""
+        if self.clock is None:
+            return []
+        return [record for record in self.kept if self._slot(record) > self.clock]
+
+    def _slot(self, record: Record) -> int:
+        assert record.expires is not None
+        return self.timeline.slot_of(record.expires)
+
+    def _is_refused(self, record: Record, slot: int) -> bool:
+        if record.key is None or record.inserted is None or record.expires is None:
+            return True
+        if record.expires <= record.inserted or record.expires - record.inserted > self.timeline.span:
+            return True
+        return self.timeline.slot_of(record.inserted) > slot
