@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cli import render
 from index.errors import EngineError, UsageError
+from warehouse.values import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,24 +93,6 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON and CSV show it."""
-    if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    return value
 
 
 def _rows(parts: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:

@@ -61,7 +61,7 @@ def answer(command: str) -> list[dict[str, object]]:
         code = ebb(["--warehouse", str(WAREHOUSE), *shlex.split(command)[1:]])
         output.flush()
     assert code == 0, command
-    return [json.loads(line) for line in output.buffer.getvalue().decode().splitlines()]  # type: ignore[attr-defined]
+    return [json.loads(line) for line in output.buffer.getvalue().decode().splitlines()]
 
 
 def check(what: str, found: object, expected: object) -> None:

@@ -115,11 +115,11 @@ def _on_shape(p: int, shape: tuple[int, int], policy: str | None, strategy: Stra
         w = -(-p // (cohorts - 1))
         v = -(-(p + w - 1) // (groups - 1)) if groups > 1 else p
         return Choice(
-            grid=make_grid(f"{v}x{w}", groups, cohorts, p),
+            grid=Grid(Ring(groups, v), Ring(cohorts, w)),
             strategy=strategy,
             reason=f"runs of {v} and {w} ticks: the shortest whose cohorts die as a whole on {groups}x{cohorts}",
         )
-    grid = make_grid(policy or "round-robin", groups, cohorts, p)
+    grid = make_grid("round-robin" if policy is None else policy, groups, cohorts, p)
     if strategy is not None:
         return Choice(grid=grid, strategy=strategy, reason=f"{strategy.value} on {grid}: as declared")
     if grid.has_exclusive_cohorts(p):

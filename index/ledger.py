@@ -90,11 +90,12 @@ class Ledger:
         applied = None if digest is None else self.slot_applied(digest)
         if applied is not None or self.clock is None or slot > self.clock:
             return applied
-        if digest is None and not any(known == slot for known, _ in self.batches):
+        is_remembered = len(self.batches) < KEPT_BATCHES or slot > self.batches[0][0]
+        if digest is None and is_remembered and not any(known == slot for known, _ in self.batches):
             return slot  # an empty tick again
         there = next((known for at, known in reversed(self.batches) if at == slot), None)
         known = (
-            f"there it was {there}, here it is {digest or 'empty'}" if there else "that batch is no longer remembered"
+            f"there it was {there}, here it is {digest or 'empty'}" if there else _no_batch(is_remembered=is_remembered)
         )
         raise AppliedSlotError(slot, timeline.show_slot(slot), self.clock, known)
 
@@ -107,6 +108,10 @@ class Ledger:
         live = self.live_records
         if live and not yes and self.expired_by(slot) == live:
             raise OverDeletionError(slot, slot - self.clock, live)
+
+
+def _no_batch(*, is_remembered: bool) -> str:
+    return "that was an empty tick" if is_remembered else "that batch is no longer remembered"
 
 
 def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | None, catch_up: bool) -> int:

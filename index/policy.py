@@ -40,15 +40,19 @@ def parse_pair(text: str, what: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def _check_size(groups: int, cohorts: int) -> None:
+    if groups * cohorts > MAX_CELLS:
+        msg = f"grid {groups}x{cohorts} has {groups * cohorts} cells; the limit is {MAX_CELLS}, pass a smaller --grid"
+        raise UsageError(msg)
+
+
 def make_grid(policy: str, groups: int, cohorts: int, ticks_per_span: int) -> Grid:
     """Return the grid of a policy: round-robin, chronological, random or explicit runs ``VxW``.
 
     >>> make_grid("chronological", 2, 4, 8)
     Grid(groups=Ring(count=2, run=4), cohorts=Ring(count=4, run=2))
     """
-    if groups * cohorts > MAX_CELLS:
-        msg = f"grid {groups}x{cohorts} has {groups * cohorts} cells; the limit is {MAX_CELLS}, pass a smaller --grid"
-        raise UsageError(msg)
+    _check_size(groups, cohorts)
     if policy == "round-robin":
         return Grid(Ring(groups), Ring(cohorts))
     if policy == "chronological":
@@ -81,16 +85,17 @@ def lag_ticks(bound: int, timeline: Timeline, reader_time: int) -> int:
 
 def check_strategy(strategy: Strategy, grid: Grid, timeline: Timeline, *, bound: int, reader_time: int) -> None:
     """Refuse a strategy that the grid cannot carry or that cannot keep the deletion bound."""
+    _check_size(grid.groups.count, grid.cohorts.count)
     p = timeline.ticks_per_span
     if strategy is Strategy.RETIRE and not grid.has_exclusive_cohorts(p):
         if isinstance(grid.cohorts, Shuffle):
             msg = "strategy retire needs cohorts that die as a whole, which policy random does not give; use rebuild or norebuild"
         else:
             e, w = grid.cohorts.count, grid.cohorts.run
+            longer = "" if e == 1 else f", runs of at least {-(-p // (e - 1))} slots"
             msg = (
                 f"strategy retire needs E*w >= p + w, and {e}*{w} < {p} + {w} on grid {grid}; "
-                f"pass at least {-(-p // w) + 1} cohorts, runs of at least {-(-p // max(1, e - 1))} slots, "
-                "or --strategy rebuild or norebuild"
+                f"pass at least {-(-p // w) + 1} cohorts{longer}, or --strategy rebuild or norebuild"
             )
         raise UsageError(msg)
     shortest = shortest_bound(strategy, grid, timeline, reader_time)

@@ -16,7 +16,7 @@ __all__ = ["And", "Compare", "In", "IsNull", "Literal", "Name", "Not", "Operand"
 
 _TOKEN = re.compile(
     r"""\s*(?:
-        (?P<number>-?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
+        (?P<number>-?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][+-]?[0-9]+)?)
       | (?P<text>'(?:[^']|'')*')
       | (?P<quoted>"[^"]+"|`[^`]+`)
       | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
@@ -106,6 +106,14 @@ def parse_predicate(text: str) -> Predicate:
     return _Parser(text).whole()
 
 
+def _balanced(join: type[And | Or], terms: list[Predicate]) -> Predicate:
+    """Join terms into a tree that is flat enough to be walked by recursion, however many there are."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = (len(terms) + 1) // 2
+    return join(_balanced(join, terms[:middle]), _balanced(join, terms[middle:]))
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -149,16 +157,16 @@ class _Parser:
         return predicate
 
     def disjunction(self) -> Predicate:
-        left = self.conjunction()
+        terms = [self.conjunction()]
         while self.accept("or"):
-            left = Or(left, self.conjunction())
-        return left
+            terms.append(self.conjunction())
+        return _balanced(Or, terms)
 
     def conjunction(self) -> Predicate:
-        left = self.negation()
+        terms = [self.negation()]
         while self.accept("and"):
-            left = And(left, self.negation())
-        return left
+            terms.append(self.negation())
+        return _balanced(And, terms)
 
     def negation(self) -> Predicate:
         self.depth += 1

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenTable", "Warehouse", "read_time"]
 
 Time = str | int | date | datetime
+_SHORT_BYTES = 64 * 1024 * 1024  # work for which the JVM need not compile its best
 
 
 def _utc_now() -> datetime:
@@ -91,18 +92,31 @@ class Warehouse:
 
         register(spark, list_tables(self.root))
 
-    def spark(self, *, delta: bool = False) -> SparkSession:
-        """Return this process's Spark session, starting it if there is none."""
+    def spark(self, *, delta: bool = False, work_bytes: int | None = None) -> SparkSession:
+        """Return this process's Spark session, starting it if there is none.
+
+        ``work_bytes``: how much there is to read, if that is all the session is for.
+        """
         from warehouse.session import spark_session
 
-        return spark_session(self.settings, delta=delta)
+        is_short = work_bytes is not None and work_bytes <= _SHORT_BYTES
+        return spark_session(replace(self.settings, short_work=is_short), delta=delta)
 
     def context(
-        self, *, wait: float = 0.0, dry_run: bool = False, progress: Callable[[str], None] | None = None
+        self,
+        *,
+        wait: float = 0.0,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+        batch: Any = None,
     ) -> Context:
-        """Return what an update needs from outside."""
-        context = Context(now=self.now(), spark=self.spark, wait=wait, dry_run=dry_run)
-        return context if progress is None else replace(context, progress=progress)
+        """Return what work on a table needs from outside; ``batch`` is what there is to read."""
+        known = sum(file.size_bytes for file in batch) if isinstance(batch, list) else None
+
+        def spark() -> SparkSession:
+            return self.spark(work_bytes=known)
+
+        return Context(now=self.now(), spark=spark, wait=wait, dry_run=dry_run, progress=progress)
 
 
 class OpenTable:
@@ -129,11 +143,12 @@ class OpenTable:
         yes: bool = False,
         wait: float = 0.0,
         dry_run: bool = False,
-        progress: Callable[[str], None] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
         """Admit a batch (files or a DataFrame) and expire what is over, in one commit."""
-        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
-        return update(self.table, _batch(batch), context, at=self._time(at), catch_up=catch_up, yes=yes)
+        found = _batch(batch)
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
+        return update(self.table, found, context, at=self._time(at), catch_up=catch_up, yes=yes)
 
     def load(
         self,
@@ -142,11 +157,12 @@ class OpenTable:
         *,
         wait: float = 0.0,
         dry_run: bool = False,
-        progress: Callable[[str], None] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
         """Bring in the first records and set the clock."""
-        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
-        return load(self.table, _batch(batch) or [], context, at=self._time(at))
+        found = _batch(batch) or []
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
+        return load(self.table, found, context, at=self._time(at))
 
     def window(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from index.cellfile import CellFile, Rewrite
 from index.grid import Cell, Grid
@@ -61,6 +62,12 @@ def plan_update(
             return _norebuild(slot, arriving, expiring, due)
         case Strategy.RETIRE:
             return _norebuild(slot, arriving, expiring, ())
+        case _:
+            return _unknown(strategy)
+
+
+def _unknown(strategy: NoReturn) -> NoReturn:  # the type checker proves that it is never called
+    raise AssertionError(strategy)
 
 
 def _rebuild(slot: int, live: Sequence[CellFile], arriving: Sequence[CellFile], expiring: Sequence[CellFile]) -> Plan:
@@ -90,30 +97,24 @@ def plan_seal(grid: Grid, *, clock: int, live: Sequence[CellFile]) -> Plan:
 
     A cell whose records all came in one commit is one sorted run already and is left alone.
     """
-    complete = [f for f in live if grid.groups.end_of_run(f.max_ins) <= clock]
     by_run: dict[tuple[Cell, int], list[CellFile]] = defaultdict(list)
-    for file in complete:
-        by_run[file.cell, grid.groups.run_of(file.max_ins)].append(file)
-    stale = [files for files in by_run.values() if len({f.folder for f in files}) > 1]
-    return Plan(
-        removes=tuple(f for files in stale for f in files),
-        rewrites=tuple(_rewrite(files, clock) for files in stale if not all(f.is_dead(clock) for f in files)),
-    )
+    for file in live:
+        if grid.groups.end_of_run(file.max_ins) <= clock and not file.is_dead(clock):
+            by_run[file.cell, grid.groups.run_of(file.max_ins)].append(file)
+    stale = [file for files in by_run.values() if len({f.folder for f in files}) > 1 for file in files]
+    return Plan(removes=tuple(stale), rewrites=_rewrites(stale, clock))
 
 
 def plan_purge(*, clock: int, live: Sequence[CellFile], lag: int = 0) -> Plan:
-    """Get every record out that expired more than ``lag`` ticks ago, and what expired since from the same files."""
+    """Get every record out that expired at least ``lag`` ticks ago, and what expired since from the same files."""
     overdue = [f for f in live if f.min_exp + lag <= clock]
     return Plan(removes=tuple(overdue), rewrites=_rewrites([f for f in overdue if not f.is_dead(clock)], clock))
 
 
 def _rewrites(files: Sequence[CellFile], clock: int) -> tuple[Rewrite, ...]:
-    return tuple(_rewrite(in_cell, clock) for in_cell in _by_cell(files).values())
-
-
-def _rewrite(files: Sequence[CellFile], clock: int) -> Rewrite:
-    staying = tuple(f for f in files if not f.is_dead(clock))
-    return Rewrite(cell=files[0].cell, inputs=staying, clock=clock)
+    """Merge files with live records, cell by cell."""
+    cells = _by_cell(files).items()
+    return tuple(Rewrite(cell=cell, inputs=tuple(in_cell), clock=clock) for cell, in_cell in cells)
 
 
 def _by_cell(files: Iterable[CellFile]) -> dict[Cell, list[CellFile]]:

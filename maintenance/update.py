@@ -314,7 +314,7 @@ def _run_what_is_due(table: Table, report: Report, context: Context) -> None:
             sealed = seal(snapshot, context)
             report.sealed_cells, report.sealed_bytes = sealed["cells_touched"], sealed["bytes_written"]
             snapshot = table.snapshot() if sealed["version"] != snapshot.version else snapshot
-        if any(f.min_exp + snapshot.spec.lag < report.slot for f in snapshot.files):
+        if any(f.min_exp + snapshot.spec.lag <= report.slot for f in snapshot.files):
             purged = purge(snapshot, context, lag=snapshot.spec.lag)
             report.purged_files = purged["files_removed"]
     except (RetryError, WarehouseError) as error:

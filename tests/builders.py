@@ -16,10 +16,14 @@ from maintenance import OpenTable, Warehouse
 from tests.model import Record
 from warehouse.settings import Settings
 
-__all__ = ["NOW", "SCHEMA", "integer_table", "open_warehouse", "records", "scanned_ids", "write_batch"]
+__all__ = [
+    "NOW", "SCHEMA", "TIMES", "data_files", "integer_table", "open_warehouse", "records", "scanned", "scanned_ids",
+    "timestamp_table", "version_of", "write_batch",
+]  # fmt: skip
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=timezone.utc)
 SCHEMA = "id BIGINT, key STRING, inserted BIGINT, expires BIGINT, pay STRING"
+TIMES = "id BIGINT, key STRING, inserted TIMESTAMP, expires TIMESTAMP"
 _ARROW = pa.schema(
     [("id", pa.int64()), ("key", pa.string()), ("inserted", pa.int64()), ("expires", pa.int64()), ("pay", pa.string())]
 )
@@ -34,6 +38,14 @@ def integer_table(warehouse: Warehouse, name: str = "t", **wish: Any) -> OpenTab
     """Create a table with integer times."""
     declared: dict[str, Any] = {
         "key": ["key"], "inserted": "inserted", "expires": "expires", "tick": "1", "span": "6", "schema": SCHEMA,
+    }  # fmt: skip
+    return warehouse.create(name, **(declared | wish))
+
+
+def timestamp_table(warehouse: Warehouse, name: str = "t", **wish: Any) -> OpenTable:
+    """Create a table of hours with timestamps."""
+    declared: dict[str, Any] = {
+        "key": ["key"], "inserted": "inserted", "expires": "expires", "tick": "1h", "span": "6h", "schema": TIMES,
     }  # fmt: skip
     return warehouse.create(name, **(declared | wish))
 
@@ -77,3 +89,19 @@ def write_batch(path: Path, batch: Sequence[Record]) -> Path:
 def scanned_ids(table: OpenTable, **options: Any) -> list[int]:
     """Return the ids in the window, sorted, with repeats."""
     return sorted(i for part in table.scan(columns=["id"], **options) for i in part["id"].to_pylist())
+
+
+def scanned(table: OpenTable, **options: Any) -> list[dict[str, Any]]:
+    """Return the records of the window, by id if they have one."""
+    rows = [row for part in table.scan(**options) for row in part.to_pylist()]
+    return sorted(rows, key=lambda row: row.get("id", 0))
+
+
+def version_of(table: OpenTable) -> int:
+    """Return the newest version of a table."""
+    return table.table.snapshot().version
+
+
+def data_files(table: OpenTable) -> list[str]:
+    """Return every file of a table on disk that is neither log nor lock."""
+    return sorted(table.table.data_files())

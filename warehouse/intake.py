@@ -12,14 +12,14 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from index.cellfile import CellFile
 from index.errors import EngineError, SchemaDriftError, UnreadableInputError
-from index.grid import Axis, Cell, Ring, Shuffle
-from index.timeline import Timeline
+from index.grid import Cell
+from warehouse.judge import OVER, RAW, REASON
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, Column, arrow_schema, check_drift
 from warehouse.source import InputFile, check_inputs, nanosecond_columns
 from warehouse.spec import TableSpec
@@ -31,13 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["QUARANTINE_CELL", "Staged", "last_slot", "read_files", "stage"]
 
 QUARANTINE_CELL = Cell(-1, -1)
-_RAW = "_raw"  # the text of a record that could not be read
 _KEYS = "_keys"  # the fields of a JSON record that the table does not have
-_REASON = "_reason"
 _NOTHING = "\x01"  # what Spark takes an empty CSV field for, so that a quoted empty text stays one
 _OBSERVED = {
     "received": "count(1)",
-    "over": "sum(cast(_over as bigint))",
     "strange": f"min({_KEYS})",
     # Sums do not depend on the order of records, and halves do not overflow.
     "low1": "sum(_h1 & 4294967295L)",
@@ -85,9 +82,9 @@ def read_files(spark: SparkSession, spec: TableSpec, files: Sequence[InputFile])
         if kind == "parquet":
             parts.append(_read_parquet(spark, spec, paths, nanos))
         elif kind == "csv":
-            schema = ", ".join([_ddl(spec.columns), f"`{_RAW}` string"])
+            schema = ", ".join([_ddl(spec.columns), f"`{RAW}` string"])
             reader = spark.read.schema(schema).option("header", "true").option("mode", "PERMISSIVE")
-            parts.append(reader.option("columnNameOfCorruptRecord", _RAW).option("nullValue", _NOTHING).csv(paths))
+            parts.append(reader.option("columnNameOfCorruptRecord", RAW).option("nullValue", _NOTHING).csv(paths))
         else:
             parts.append(_read_json(spark, spec, paths))
     frame = parts[0]
@@ -115,10 +112,10 @@ def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFr
     from pyspark.sql import functions as F
 
     known = F.array(*[F.lit(column.name) for column in spec.columns])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RAW}
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
     lines = spark.read.text(paths).where(F.trim("value") != "")
     parsed = lines.select(
-        F.from_json("value", f"{_ddl(spec.columns)}, `{_RAW}` string", options).alias("r"),
+        F.from_json("value", f"{_ddl(spec.columns)}, `{RAW}` string", options).alias("r"),
         F.json_object_keys("value").alias("k"),
     )
     strange = F.array_except("k", known)
@@ -137,102 +134,22 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _slot(time: str, timeline: Timeline) -> str:
-    """Return the slot of a time: division rounded up, with integers only, null where it would overflow."""
-    since, tick = f"try_subtract({time}, {timeline.origin}L)", f"{timeline.tick}L"
-    return f"try_add(({since} - {since} % {tick}) div {tick}, if({since} % {tick} > 0, 1L, 0L))"
-
-
-def _time(column: Column) -> str:
-    match column.type:
-        case "timestamp":
-            return f"unix_micros(cast({_quoted(column.name)} as timestamp))"
-        case "date":
-            return f"cast(unix_date({_quoted(column.name)}) as bigint)"
-        case _:
-            return f"cast({_quoted(column.name)} as bigint)"
-
-
-def _partition(slot: str, axis: Axis, first: int, last: int) -> str:
-    """Return the partition of a slot between ``first`` and ``last``."""
-    match axis:
-        case Ring(count, run):
-            turn = f"({slot} - 1L)"
-            return f"cast(pmod(({turn} - pmod({turn}, {run}L)) div {run}L, {count}L) as int)"
-        case Shuffle():
-            turns = ",".join(str(axis.partition(s)) for s in range(first, last + 1))
-            place = f"{slot} - {first}L + 1L"
-            # What has expired on arrival lies before the first slot and is not kept anyway.
-            return f"if({place} > 0, try_element_at(array({turns}), cast({place} as int)), null)"
-
-
-def _reason(spec: TableSpec, slot: int) -> str:
-    """Return why a record cannot be kept; null if it can.  The first reason counts."""
-    line = spec.timeline
-    cases = [(f"{_RAW} is not null", "unreadable")]
-    for name in spec.key:
-        cases.append((f"{_quoted(name)} is null", f"key {name} is null"))
-        if spec.column(name).is_floating:
-            not_finite = f"isnan({_quoted(name)}) or abs({_quoted(name)}) = double('infinity')"
-            cases.append((not_finite, f"key {name} is not finite"))
-    cases += [
-        ("_i is null", f"insertion time {spec.inserted} is null"),
-        ("_x is null", f"expiration time {spec.expires} is null"),
-        ("_x <= _i", "expires at or before its insertion"),
-        (
-            f"coalesce(try_subtract(_x, _i) > {line.span}L, true)",
-            f"lives longer than the span {line.kind.show_duration(line.span)}",
-        ),
-        (f"_is is null or {EXPIRES_SLOT} is null", "its time is out of range"),
-        (f"_is > {slot}L", "inserted in the future"),
-    ]
-    return "case " + " ".join(f"when {test} then {_text(reason)}" for test, reason in cases) + " end"
-
-
-def _classified(frame: DataFrame, spec: TableSpec, slot: int, *, own_slots: bool) -> DataFrame:
-    """Add slots, cell, reason, digest parts and whether the record has expired on arrival."""
-    line = spec.timeline
-    names = [_quoted(column.name) for column in spec.columns]
-    # Negative zero and zero are one key, on every path.
-    floating = {name for name in spec.key if spec.column(name).is_floating}
-    users = [
-        f"if({q} = 0, cast(0 as {c.type}), {q}) as {q}" if c.name in floating else q
-        for q, c in zip(names, spec.columns, strict=True)
-    ]
-    marks = [name if name in frame.columns else f"cast(null as string) as {name}" for name in (_RAW, _KEYS)]
-    times = [f"{_time(spec.column(spec.inserted))} as _i", f"{_time(spec.column(spec.expires))} as _x"]
-    # Spark hashes no maps: they are hashed as text.
-    hashed = ", ".join(
-        f"cast({q} as string)" if "map<" in c.type else q for q, c in zip(names, spec.columns, strict=True)
-    )
-    digests = [f"xxhash64({hashed}, {_RAW}) as _h1", f"xxhash64(1, {hashed}, {_RAW}) as _h2"]
-    slots = [f"{_slot('_i', line)} as _is", f"{_slot('_x', line)} as {EXPIRES_SLOT}"]
-    own = "_is" if own_slots else f"{slot}L"
-    p = line.ticks_per_span
-    group = _partition(INSERTED_SLOT, spec.grid.groups, slot - p, slot)
-    cohort = _partition(EXPIRES_SLOT, spec.grid.cohorts, slot + 1, slot + p)
-    none = QUARANTINE_CELL.group
-    return (
-        frame.selectExpr(*users, *marks, *times)
-        .selectExpr("*", *slots, *digests)
-        .selectExpr("*", f"{_reason(spec, slot)} as {_REASON}", f"{own} as {INSERTED_SLOT}")
-        .selectExpr(
-            "*",
-            f"{_REASON} is null and {EXPIRES_SLOT} <= {slot}L as _over",
-            f"if({_REASON} is null, {group}, {none}) as _g",
-            f"if({_REASON} is null, {cohort}, {none}) as _e",
-        )
-    )
-
-
 def last_slot(frame: DataFrame, spec: TableSpec) -> int | None:
     """Return the last insertion slot in a batch: the clock of an integer table that is loaded without --at."""
-    row = frame.selectExpr(f"max({_slot(_time(spec.column(spec.inserted)), spec.timeline)}) as slot").first()
-    return None if row is None else row["slot"]
+    row = frame.selectExpr(f"max({_quoted(spec.inserted)}) as last").first()
+    return None if row is None or row["last"] is None else spec.timeline.slot_of(row["last"])
+
+
+def _hashed(frame: DataFrame, spec: TableSpec) -> DataFrame:
+    """Add the marks of the readers where they are missing, and two hashes of each record as it came."""
+    names = [_quoted(column.name) for column in spec.columns]
+    marks = [mark if mark in frame.columns else f"cast(null as string) as {mark}" for mark in (RAW, _KEYS)]
+    # Spark hashes no maps: they are hashed as text.
+    parts = [f"cast({q} as string)" if "map<" in c.type else q for q, c in zip(names, spec.columns, strict=True)]
+    hashed = ", ".join([*parts, RAW])
+    return frame.selectExpr(*names, *marks).selectExpr(
+        "*", f"xxhash64({hashed}) as _h1", f"xxhash64(1, {hashed}) as _h2"
+    )
 
 
 def stage(
@@ -246,80 +163,119 @@ def stage(
 ) -> Staged:
     """Run the intake job and return what it wrote.
 
-    ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's.
+    ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's. The plan of a
+    small batch does not depend on the slot, so that Spark compiles it once for all updates of a session.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
     folder = f"u{slot}-{uuid.uuid4().hex[:12]}"
-    names = [_quoted(column.name) for column in spec.columns]
-    seen = Observation("intake")
-    judged = (
-        _classified(frame, spec, slot, own_slots=own_slots)
-        .observe(seen, *[F.expr(f"{value} as {name}") for name, value in _OBSERVED.items()])
-        .where("not _over")
+    task = _Task(
+        spec=spec, schema=arrow_schema(spec.columns), table=table, folder=folder, slot=slot, own_slots=own_slots
     )
-    record = f"to_json(struct({', '.join(names)}), map('ignoreNullFields', 'false'))"
-    raw = f"if({_REASON} is null, null, coalesce({_RAW}, {record})) as {_RAW}"
-    kept = judged.selectExpr(*names, INSERTED_SLOT, EXPIRES_SLOT, "_g", "_e", _REASON, raw)
-    order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
-    ordered = _arranged(kept, order, size_bytes).sortWithinPartitions(*order)
-    write = _writer(arrow_schema(spec.columns), spec.key, table, folder)
+    seen = Observation("intake")
+    observed = [F.expr(f"{value} as {name}") for name, value in _OBSERVED.items()]
+    names = [_quoted(column.name) for column in spec.columns]
+    received = _hashed(frame, spec).observe(seen, *observed).selectExpr(*names, RAW)
     try:
-        rows = ordered.mapInArrow(write, "fact string").collect()
-        observed = seen.get
+        if size_bytes is not None and size_bytes <= _ONE_TASK_BYTES:
+            written = received.coalesce(1).mapInArrow(task.judge_sort_write, "fact string")
+        else:
+            judged = received.mapInArrow(task.judge, _judged_ddl(spec))
+            order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
+            arranged = _arranged(judged, order, size_bytes).sortWithinPartitions(*order)
+            written = arranged.mapInArrow(task.write, "fact string")
+        facts = [json.loads(row["fact"]) for row in written.collect()]
+        counted = seen.get
     except PySparkException as error:
+        remove_staged(table, folder)
         raise _translated(error) from error
-    return _staged(folder, [json.loads(row["fact"]) for row in rows], observed, table)
+    return _staged(folder, facts, counted, table)
+
+
+def _judged_ddl(spec: TableSpec) -> str:
+    slots = f"{INSERTED_SLOT} bigint, {EXPIRES_SLOT} bigint, _g int, _e int"
+    return f"{_ddl(spec.columns)}, {slots}, {REASON} string, {RAW} string, {OVER} boolean"
 
 
 def _arranged(frame: DataFrame, order: Sequence[str], size_bytes: int | None) -> DataFrame:
-    """Bring the records of a cell together: in one task, by cell, or by key range, as their size asks for."""
+    """Bring the records of a cell together: by cell, or by key range if that would make large tasks."""
     cores = frame.sparkSession.sparkContext.defaultParallelism
-    if size_bytes is None or _ONE_TASK_BYTES < size_bytes <= cores * _TASK_BYTES:
+    if size_bytes is None or size_bytes <= cores * _TASK_BYTES:
         return frame.repartition(cores, "_g", "_e")
-    if size_bytes <= _ONE_TASK_BYTES:
-        return frame.coalesce(1)
     return frame.repartitionByRange(max(cores, size_bytes // _TASK_BYTES), *order)
 
 
-def _writer(
-    schema: pa.Schema, key: tuple[str, ...], table: str, folder: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that each task runs over its sorted records."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """What the tasks of an intake job do; it travels to wherever they run."""
 
-    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    spec: TableSpec
+    schema: pa.Schema
+    table: str
+    folder: str
+    slot: int
+    own_slots: bool
+
+    def judge(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Judge each record and hand it on."""
+        import pyarrow as pa
+
+        from warehouse.judge import judge
+
+        for batch in batches:
+            yield from judge(
+                pa.Table.from_batches([batch]), self.spec, self.slot, own_slots=self.own_slots
+            ).to_batches()
+
+    def judge_sort_write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Do all of it in one task, for batches that fit in memory."""
+        import pyarrow as pa
+
+        from warehouse.judge import judge
+
+        received = list(batches)
+        if received:
+            judged = judge(pa.Table.from_batches(received), self.spec, self.slot, own_slots=self.own_slots)
+            order = [(name, "ascending") for name in ("_g", "_e", *self.spec.key, EXPIRES_SLOT)]
+            received = judged.combine_chunks().sort_by(order).to_batches()
+        yield from self.write(received)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write judged records, sorted by cell and key, and yield what was written."""
         import pyarrow as pa
 
         from warehouse.cells import Layout, RunWriter, Written, conform, split_cells
         from warehouse.quarantine import write_refused
 
-        layout = Layout(schema=schema, key=key, table=table, folder=folder)
-        total = Written()
+        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder)
+        total, over = Written(), 0
         refused: list[pa.Table] = []
         run: RunWriter | None = None
-        for cell, part in split_cells(batches):
+        for cell, sorted_part in split_cells(batches):
             if cell == QUARANTINE_CELL:
-                refused.append(part.select([_REASON, _RAW]))
+                refused.append(sorted_part.select([REASON, RAW]))
                 continue
+            part = sorted_part.filter(pa.compute.invert(sorted_part[OVER]))
+            over += sorted_part.num_rows - part.num_rows
             if run is None or run.cell != cell:
                 if run is not None:
                     total.add(run.close())
                 run = RunWriter(layout, cell)
-            run.add(conform(part, schema))
+            run.add(conform(part, self.schema))
         if run is not None:
             total.add(run.close())
-        fact = {"written": total.dumps(), "refused": write_refused(table, folder, refused)}
+        fact = {"written": total.dumps(), "refused": write_refused(self.table, self.folder, refused), "over": over}
         yield pa.RecordBatch.from_pydict({"fact": [json.dumps(fact)]})
-
-    return write
 
 
 def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, Any], table: str) -> Staged:
     from warehouse.cells import Written
 
-    staged = Staged(folder=folder, received=observed["received"], expired_on_arrival=observed["over"] or 0)
+    staged = Staged(
+        folder=folder, received=observed["received"], expired_on_arrival=sum(fact["over"] for fact in facts)
+    )
     if observed["strange"]:
         remove_staged(table, folder)
         step = "remove it from the file, or add it to the table with ebb alter NAME --add-column"

@@ -21,7 +21,7 @@ from warehouse.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark_session"]
+__all__ = ["forget_session", "spark_session"]
 
 _ALWAYS = {
     "spark.app.name": "ebb",
@@ -32,7 +32,8 @@ _ALWAYS = {
     "spark.sql.parquet.inferTimestampNTZ.enabled": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # Small batches let Spark and its Python worker work at the same time.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.python.worker.reuse": "true",
 }
@@ -61,6 +62,8 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if _is_dead():
+        forget_session()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings are in the JVM that waits for us
         SparkContext._ensure_initialized()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are told by ours
@@ -70,7 +73,7 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     if master.startswith("local"):
         cores = str(os.cpu_count() or 1)
         wanted |= _LOCAL | {"spark.sql.shuffle.partitions": cores, "spark.default.parallelism": cores}
-        if settings.warm_up:
+        if settings.short_work:
             wanted["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
     if delta:
         from warehouse.jars import delta_jars
@@ -94,7 +97,29 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
             "SQL needs Delta", reason, "start it with them: Warehouse.spark(delta=True) before anything else"
         )
     session.sparkContext.setLogLevel("OFF")
+    # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
+    session.sparkContext._accumulatorServer.handle_error = lambda *_: None
     return session
+
+
+def _is_dead() -> bool:
+    """Whether this process started a JVM that has died since."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def forget_session() -> None:
+    """Forget a JVM that has died, so that the next session starts a new one."""
+    global _started  # noqa: PLW0603 - see below
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    with SparkContext._lock:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
+    _started = None
 
 
 @contextmanager

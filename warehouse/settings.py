@@ -30,7 +30,7 @@ class Settings:
     master: str | None = None  # Spark's master; None: what spark-submit says, or local[*]
     conf: Mapping[str, str] = field(default_factory=dict)  # Spark settings, over our defaults
     jars: Path = Path("~/.cache/ebb/jars")  # where Delta's jars are kept once they were fetched
-    warm_up: bool = True  # favour short commands over long ones in the JVM's compiler
+    short_work: bool = True  # the JVM compiles less: starts 2 s sooner, and long jobs run slower
 
 
 def load_settings(

@@ -19,7 +19,7 @@ __all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns"]
 
 FORMAT_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, "_reason", "_raw", "_keys"}
+_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, "_reason", "_raw", "_keys", "_over", "_h1", "_h2"}
 
 
 def check_name(name: str) -> str:

@@ -209,9 +209,10 @@ def test_catching_up_expires_each_cohort_whose_turn_was_skipped(clock: int, slot
     assert grid.cells_bound(clock, slot) == len(grid.cells_touched(clock, slot)) == 3 + len(cohorts) * 3
 
 
-@pytest.mark.parametrize("slot", range(100, 140))
-def test_a_long_absence_expires_every_shuffled_cohort(slot: int) -> None:
-    assert Grid(Ring(1), Shuffle(8, seed=1)).cohorts_expiring(0, slot) == set(range(8))
+def test_a_long_absence_expires_every_shuffled_cohort() -> None:
+    grid = Grid(Ring(1), Shuffle(8, seed=1))
+
+    assert {grid.cohorts_expiring(0, slot) for slot in range(100, 140)} == {frozenset(range(8))}
 
 
 @pytest.mark.parametrize(

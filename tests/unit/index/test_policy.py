@@ -116,7 +116,6 @@ def test_retire_on_mixed_cohorts_is_refused_with_counts_and_runs_that_would_do(c
     assert not Grid(Ring(4), Ring(cohorts, enough_run - 1)).has_exclusive_cohorts(8)
 
 
-@pytest.mark.xfail(reason="it advises runs of p slots, and no run makes a single cohort exclusive")
 def test_retire_on_a_single_cohort_is_refused_without_the_advice_to_change_the_run() -> None:
     with pytest.raises(UsageError) as caught:
         check_strategy(RETIRE, Grid(Ring(4), Ring(1, 8)), TENS, bound=1000, reader_time=10)

@@ -114,6 +114,7 @@ def test_a_text_that_is_no_time_is_refused(kind: TimeKind, text: str, words: str
         (DATE, "48h", 2),
         (DATE, "86400000ms", 1),
         (DATE, "1w", 7),
+        (INTEGER, "1", 1),
         (INTEGER, "10", 10),
     ],
 )

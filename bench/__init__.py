@@ -1,0 +1,1 @@
+"""Measurements: counts first, seconds second, ratios within one run."""

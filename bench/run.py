@@ -1,0 +1,175 @@
+"""The bench: the thesis workload, all contestants in one warm session, answers checked, ratios against a plain append.
+
+    python -m bench.run --size tiny|small|large
+
+Contestants take turns slot by slot, so that whatever the machine does meanwhile hits all of them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bench.contestants import Append, AppendCells, AppendDelete, Contestant, Ebb
+from bench.measure import Recorder, median, timed
+from bench.workloads import LARGE, SMALL, TINY, Workload
+from maintenance import Warehouse
+from warehouse.settings import Settings
+
+WORK = Path(__file__).parent / "work"
+SIZES = {"tiny": TINY, "small": SMALL, "large": LARGE}
+WARM_UP = 12  # updates that are not counted: two sealings
+MEASURED = 18  # three more
+RETIRE = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
+SQUARE = {"grid": "4x4", "policy": "round-robin", "deletion_bound": "3"}
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def contestants(workload: Workload, root: Path, spark: Any) -> list[Contestant]:
+    return [
+        Append("append", root, spark),
+        AppendCells("append into sorted cells", root, spark),
+        Ebb("retire + seal", root, workload, **RETIRE),
+        Ebb("rebuild 4x4", root, workload, strategy="rebuild", **SQUARE),
+        Ebb("norebuild 4x4", root, workload, strategy="norebuild", **SQUARE),
+        AppendDelete("append + DELETE", root, spark),
+    ]
+
+
+def updates(workload: Workload, spark: Any, recorder: Recorder, *, warm_up: int, measured: int) -> None:
+    """Load a full window everywhere, then let everybody apply the same batches, in turns."""
+    root = WORK / workload.name
+    shutil.rmtree(root, ignore_errors=True)
+    p = workload.ticks_per_span
+    history = [workload.batch(slot, WORK / "batches") for slot in range(1, p + 1)]
+    live: Counter[int] = Counter()
+    for slot in range(1, p + 1):
+        live.update(workload.expirations(slot, WORK / "batches"))
+    entrants = contestants(workload, root, spark)
+    for entrant in entrants:
+        seconds, _ = timed(entrant.load, history, p)
+        recorder.add(kind="load", workload=workload.name, layout=entrant.name, seconds=seconds)
+        say(f"  loaded {entrant.name} in {seconds:.1f} s")
+    for slot in range(p + 1, p + 1 + warm_up + measured):
+        file = workload.batch(slot, WORK / "batches")
+        live.update(workload.expirations(slot, WORK / "batches"))
+        expected = sum(n for expires, n in live.items() if expires > slot)
+        shown = []
+        for entrant in entrants:
+            seconds, told = timed(entrant.update, file, slot)
+            if slot % 6 == 0 or slot == p + warm_up + measured:
+                assert entrant.count() == expected, (entrant.name, slot, entrant.count(), expected)
+            recorder.add(
+                kind="update", workload=workload.name, layout=entrant.name, slot=slot, seconds=seconds,
+                counted=slot > p + warm_up, batch_bytes=file.stat().st_size, **told,
+            )  # fmt: skip
+            shown.append(f"{seconds:5.2f}")
+        say(f"  slot {slot}: " + " ".join(shown) + f"   {expected:,} live, answers checked" * (slot % 6 == 0))
+    scans(workload, root, spark, recorder, expected)
+
+
+def scans(workload: Workload, root: Path, spark: Any, recorder: Recorder, expected: int) -> None:
+    """Spark's scan of the window against the same records in one sorted Parquet folder."""
+    warehouse = Warehouse(Settings(warehouse=root / "retire + seal"))
+    warehouse.register(spark)
+    plain = str(root / "plain.parquet")
+    spark.table("t").sort("k", "exp").write.mode("overwrite").parquet(plain)
+    query = "sum(k), sum(exp), max(pay), count(*)"
+    ours, theirs = [], []
+    for turn in range(9):
+        seconds, row = timed(lambda: spark.sql(f"SELECT {query} FROM t").first())
+        other, same = timed(lambda: spark.sql(f"SELECT {query} FROM parquet.`{plain}`").first())
+        assert tuple(row) == tuple(same)
+        assert row[3] == expected
+        if turn >= 3:
+            ours.append(seconds)
+            theirs.append(other)
+    recorder.add(kind="scan", workload=workload.name, layout="retire + seal", seconds=median(ours))
+    recorder.add(kind="scan", workload=workload.name, layout="one sorted Parquet folder", seconds=median(theirs))
+
+
+def flat(spark: Any, recorder: Recorder, big: Workload, small: Workload) -> None:
+    """The small workload's batches on a table of the large one's size, and on its own."""
+    root = WORK / "flat"
+    shutil.rmtree(root, ignore_errors=True)
+    p = big.ticks_per_span
+    tables = {}
+    for workload in (big, small):
+        tables[workload.name] = Ebb(workload.name, root, workload, **RETIRE)
+        tables[workload.name].load([workload.batch(slot, WORK / "batches") for slot in range(1, p + 1)], p)
+    for slot in range(p + 1, p + 19):
+        file = small.batch(slot, WORK / "batches")
+        for name, table in tables.items():
+            seconds, told = timed(table.update, file, slot)
+            recorder.add(kind="flat", workload=name, slot=slot, seconds=seconds, counted=slot > p + 6, **told)
+    del spark
+
+
+def shell(recorder: Recorder) -> None:
+    """Whole commands from the shell: an empty tick without a JVM, and a small batch from a cold start."""
+    root = WORK / "shell"
+    shutil.rmtree(root, ignore_errors=True)
+    workload = TINY
+    table = Ebb("w", root, workload, **RETIRE)
+    ebb = [str(Path(sys.executable).parent / "ebb"), "--warehouse", str(root / "w")]
+
+    def command(*words: str) -> None:
+        subprocess.run([*ebb, *words], check=True, capture_output=True)
+
+    slot = workload.ticks_per_span
+    for turn in range(3):
+        slot += 1
+        file = workload.batch(slot, WORK / "batches")
+        seconds, _ = timed(command, "update", "t", str(file), "--at", str(slot))
+        recorder.add(kind="shell", command="update of a small batch", seconds=seconds, turn=turn)
+        say(f"  ebb update t FILE: {seconds:.2f} s")
+    for turn in range(7):
+        slot += 1
+        seconds, _ = timed(command, "update", "t", "--at", str(slot))
+        recorder.add(kind="shell", command="empty tick", seconds=seconds, turn=turn)
+        say(f"  ebb update t: {seconds:.2f} s")
+    assert table.table.table.snapshot().ledger.clock == slot
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=sorted(SIZES), default="small")
+    parser.add_argument("--only", choices=["updates", "flat", "shell"], default=None)
+    options = parser.parse_args()
+    workload = SIZES[options.size]
+    recorder = Recorder(f"updates-{options.size}" if options.only is None else f"{options.only}-{options.size}")
+    started = time.monotonic()
+    with recorder.saved():
+        if options.only in (None, "shell"):
+            say("whole commands from the shell")
+            shell(recorder)
+        spark = Warehouse(Settings(warehouse=WORK)).spark(delta=True)
+        if options.only in (None, "updates"):
+            say(f"updates, {workload.name}: {workload.records_per_tick:,} records of 1000 bytes a tick")
+            few = options.size == "large"
+            updates(workload, spark, recorder, warm_up=6 if few else WARM_UP, measured=12 if few else MEASURED)
+        if options.only == "flat" or (options.only is None and options.size == "large"):
+            say("the small batch on the large table")
+            flat(
+                spark,
+                recorder,
+                LARGE if options.size == "large" else workload,
+                SMALL if options.size == "large" else TINY,
+            )
+    say(f"done in {time.monotonic() - started:.0f} s; rows are in {recorder.path}")
+    from bench.report import main as report
+
+    report()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The one translation of what Spark, py4j and Java raise into our own errors.
+
+What Spark reports comes as pyspark's exceptions. When the JVM itself is gone there is nobody to report anything, and
+whatever the connection to it fails with comes instead. Either way one of ours leaves here, with a reason and a next
+step, and a dead JVM is forgotten so that the next piece of work starts a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from index.errors import EngineError, UnreadableInputError, UsageError, WarehouseError
+
+__all__ = ["spark_errors"]
+
+_ROOM = "nothing was changed; make room and run it again"
+_REASONS = (
+    ("No space left", "the disk is full"),
+    ("OutOfMemoryError", "Java ran out of memory"),
+    ("Java heap space", "Java ran out of memory"),
+)
+_UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "not a Parquet file")
+_MESSAGE_LENGTH = 300
+
+
+@contextmanager
+def spark_errors(what: str, *, is_query: bool = False) -> Iterator[None]:
+    """Translate what Spark raises inside; ``what`` says in our words what failed.  Also a decorator."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError, EOFError) as error:
+        from warehouse.session import forget_session
+
+        forget_session()
+        reason = "Spark's Java process is gone, killed or out of memory"
+        raise EngineError(what, reason, "nothing was changed; run it again, it starts a new one") from error
+    except (AnalysisException, ParseException) as error:
+        if not is_query:
+            raise _translated(error, what) from error
+        msg = f"{what}: {_first_line(error)}"
+        raise UsageError(msg) from error
+    except (PySparkException, Py4JError) as error:
+        raise _translated(error, what) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), "no message")[:_MESSAGE_LENGTH]
+
+
+def _translated(error: Exception, what: str) -> WarehouseError:
+    text = str(error)
+    for sign, reason in _REASONS:
+        if sign in text:
+            return EngineError(what, reason, _ROOM)
+    if any(sign in text for sign in _UNREADABLE):
+        return UnreadableInputError("the batch", _first_line(error), "write the file again; nothing was changed")
+    return EngineError(what, _first_line(error), "nothing was changed; see --debug")
