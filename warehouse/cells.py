@@ -8,6 +8,7 @@ same functions serve Spark's tasks and a thread of this process; they know folde
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import json
 import os
@@ -130,7 +131,10 @@ class RunWriter:
 
     def _open_file(self, sample: pa.Table) -> None:
         folder = f"{self.layout.folder}/_g={self.cell.group}/_e={self.cell.cohort}"
-        os.makedirs(f"{self.layout.table}/{folder}", exist_ok=True)
+        # Not the commit's own folder: it is there, or its work has been given up.
+        cell = Path(self.layout.table, folder)
+        cell.parent.mkdir(exist_ok=True)
+        cell.mkdir(exist_ok=True)
         self._path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
         self._writer = pq.ParquetWriter(
             f"{self.layout.table}/{self._path}",
@@ -205,6 +209,11 @@ def open_parquet(table: str, path: str) -> pq.ParquetFile:
         raise CorruptionError("a data file cannot be read", f"{path} ({error})", "restore it from a backup") from error
 
 
+def leaf_of(file: pq.ParquetFile, name: str) -> int:
+    """Return the place of a column among the leaves of a file: nested columns before it have several."""
+    return next(i for i in range(file.metadata.num_columns) if file.metadata.schema.column(i).path == name)
+
+
 def read_groups(
     file: pq.ParquetFile, groups: Sequence[int], path: str, columns: Sequence[str] | None = None
 ) -> pa.Table:
@@ -238,7 +247,7 @@ def _stripes(sources: Sequence[tuple[str, pq.ParquetFile]], key: str) -> list[tu
     """Return key ranges (low, high] of about ``STRIPE_BYTES`` each; None is open."""
     ends: list[tuple[Any, int]] = []
     for _, file in sources:
-        column = file.schema_arrow.get_field_index(key)
+        column = leaf_of(file, key)
         for group in range(file.metadata.num_row_groups):
             facts = file.metadata.row_group(group)
             stats = facts.column(column).statistics
@@ -262,7 +271,7 @@ def _read_stripe(
     key = layout.key[0]
     kind = layout.schema.field(key).type
     for path, file in sources:
-        column = file.schema_arrow.get_field_index(key)
+        column = leaf_of(file, key)
         groups = []
         for group in range(file.metadata.num_row_groups):
             stats = file.metadata.row_group(group).column(column).statistics
@@ -302,7 +311,11 @@ def split_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Cell, pa.Ta
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder of ours and everything in it, whatever state it is in."""
+    """Remove a folder of ours and everything in it, whatever state it is in and whoever still writes there."""
     import shutil
 
-    shutil.rmtree(folder, ignore_errors=True)
+    # Under another name first: a late task fails instead of adding to what is being removed.
+    grave = folder.with_name(f"x-{folder.name}")
+    with contextlib.suppress(OSError):
+        folder.rename(grave)
+    shutil.rmtree(grave, ignore_errors=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from index.errors import EngineError, UnreadableInputError, UsageError, WarehouseError
+from index.errors import CorruptionError, EngineError, UnreadableInputError, UsageError, WarehouseError
 
 __all__ = ["spark_errors"]
 
@@ -26,25 +26,28 @@ _MESSAGE_LENGTH = 300
 
 @contextmanager
 def spark_errors(what: str, *, is_query: bool = False) -> Iterator[None]:
-    """Translate what Spark raises inside; ``what`` says in our words what failed.  Also a decorator."""
-    from py4j.protocol import Py4JError, Py4JNetworkError
-    from pyspark.errors import AnalysisException, ParseException, PySparkException
+    """Translate what Spark raises inside; ``what`` says in our words what failed.  Also a decorator.
+
+    ``is_query``: the user wrote what Spark was asked, and it reads our files instead of theirs.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+    from pyspark.errors import AnalysisException, PySparkException
 
     try:
         yield
-    except (Py4JNetworkError, ConnectionError, EOFError) as error:
-        from warehouse.session import forget_session
+    except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
+        from warehouse.session import forget_session, is_dead
 
-        forget_session()
-        reason = "Spark's Java process is gone, killed or out of memory"
-        raise EngineError(what, reason, "nothing was changed; run it again, it starts a new one") from error
-    except (AnalysisException, ParseException) as error:
-        if not is_query:
-            raise _translated(error, what) from error
-        msg = f"{what}: {_first_line(error)}"
-        raise UsageError(msg) from error
-    except (PySparkException, Py4JError) as error:
-        raise _translated(error, what) from error
+        # Spark's own errors were told by a JVM that lived; anything else usually means that it does not.
+        told = isinstance(error, PySparkException | Py4JJavaError)
+        if isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or is_dead(0.0 if told else 2.0):
+            forget_session()
+            reason = "Spark's Java process is gone: killed, or out of memory"
+            raise EngineError(what, reason, "nothing was changed; run it again, it starts a new one") from error
+        if is_query and isinstance(error, AnalysisException):  # what the parser says is one too
+            msg = f"{what}: {_first_line(error)}"
+            raise UsageError(msg) from error
+        raise _translated(error, what, is_query=is_query) from error
 
 
 def _first_line(error: Exception) -> str:
@@ -52,11 +55,14 @@ def _first_line(error: Exception) -> str:
     return next((line for line in lines if line), "no message")[:_MESSAGE_LENGTH]
 
 
-def _translated(error: Exception, what: str) -> WarehouseError:
+def _translated(error: Exception, what: str, *, is_query: bool) -> WarehouseError:
     text = str(error)
     for sign, reason in _REASONS:
         if sign in text:
             return EngineError(what, reason, _ROOM)
     if any(sign in text for sign in _UNREADABLE):
+        if is_query:
+            step = "run it again if its version was erased meanwhile; otherwise restore the file from a backup"
+            return CorruptionError("a data file cannot be read", _first_line(error), step)
         return UnreadableInputError("the batch", _first_line(error), "write the file again; nothing was changed")
     return EngineError(what, _first_line(error), "nothing was changed; see --debug")

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from index.cellfile import CellFile
-from index.errors import EngineError, SchemaDriftError, UnreadableInputError
+from index.errors import EngineError, SchemaDriftError
 from index.grid import Cell
+from warehouse.cells import remove_folder
+from warehouse.errors import spark_errors
 from warehouse.judge import OVER, RAW, REASON
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, Column, arrow_schema, check_drift
 from warehouse.source import InputFile, check_inputs, nanosecond_columns
@@ -70,6 +74,7 @@ class Staged:
         return sum(self.reasons.values())
 
 
+@spark_errors("the batch cannot be read")
 def read_files(spark: SparkSession, spec: TableSpec, files: Sequence[InputFile]) -> DataFrame:
     """Return the records of the files with the table's columns, plus the raw text of what could not be read."""
     check_inputs(files, spec.columns)
@@ -77,13 +82,16 @@ def read_files(spark: SparkSession, spec: TableSpec, files: Sequence[InputFile])
     by_format: dict[tuple[str, frozenset[str]], list[str]] = {}
     for file in files:
         nanos = nanosecond_columns(file) if file.format == "parquet" else frozenset()
-        by_format.setdefault((file.format, nanos), []).append(str(file.path))
+        # Spark would take brackets and the like for a pattern, and read another file.
+        by_format.setdefault((file.format, nanos), []).append(re.sub(r"([][{}*?\\])", r"\\\1", str(file.path)))
     for (kind, nanos), paths in by_format.items():
         if kind == "parquet":
             parts.append(_read_parquet(spark, spec, paths, nanos))
         elif kind == "csv":
             schema = ", ".join([_ddl(spec.columns), f"`{RAW}` string"])
             reader = spark.read.schema(schema).option("header", "true").option("mode", "PERMISSIVE")
+            # Fields as everybody writes them: quotes doubled, and line breaks allowed between them.
+            reader = reader.option("escape", '"').option("multiLine", "true")
             parts.append(reader.option("columnNameOfCorruptRecord", RAW).option("nullValue", _NOTHING).csv(paths))
         else:
             parts.append(_read_json(spark, spec, paths))
@@ -98,14 +106,15 @@ def _ddl(columns: Sequence[Column]) -> str:
 
 
 def _read_parquet(spark: SparkSession, spec: TableSpec, paths: list[str], nanos: frozenset[str]) -> DataFrame:
-    from pyspark.sql import functions as F
-
     if not nanos:
         return spark.read.schema(_ddl(spec.columns)).parquet(*paths)
     columns = [Column(c.name, "bigint") if c.name in nanos else c for c in spec.columns]
     frame = spark.read.schema(_ddl(columns)).parquet(*paths)
-    # A nanosecond past a slot's end belongs to the next slot: round up.
-    return frame.withColumns({name: F.timestamp_micros(-F.floor(-F.col(name) / F.lit(1000))) for name in nanos})
+    # A nanosecond past a slot's end belongs to the next slot: round up, with integers only.
+    rounded = "timestamp_micros({0} div 1000 + if({0} % 1000 > 0, 1, 0)) as {0}"
+    return frame.selectExpr(
+        *[rounded.format(_quoted(c.name)) if c.name in nanos else _quoted(c.name) for c in spec.columns]
+    )
 
 
 def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFrame:
@@ -124,6 +133,7 @@ def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFr
     return parsed.select("r.*", keys)
 
 
+@spark_errors("the batch cannot be read")
 def check_frame(frame: DataFrame, spec: TableSpec) -> None:
     """Refuse a DataFrame that does not have exactly the table's columns."""
     found = [Column(f.name, f.dataType.simpleString().replace("timestamp_ntz", "timestamp")) for f in frame.schema]
@@ -134,9 +144,18 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+@spark_errors("the batch cannot be read")
 def last_slot(frame: DataFrame, spec: TableSpec) -> int | None:
-    """Return the last insertion slot in a batch: the clock of an integer table that is loaded without --at."""
-    row = frame.selectExpr(f"max({_quoted(spec.inserted)}) as last").first()
+    """Return the last insertion slot in a batch: the clock of an integer table that is loaded without --at.
+
+    Records that will be refused have no say: the clock never goes back.
+    """
+    inserted, expires = _quoted(spec.inserted), _quoted(spec.expires)
+    good = [f"{_quoted(name)} is not null" for name in spec.key]
+    good += [f"abs({_quoted(name)}) < double('infinity')" for name in spec.key if spec.column(name).is_floating]
+    good += [f"{expires} > {inserted}", f"try_subtract({expires}, {inserted}) <= {spec.timeline.span}L"]
+    good += [f"{RAW} is null"] if RAW in frame.columns else []
+    row = frame.where(" and ".join(good)).selectExpr(f"max({inserted}) as last").first()
     return None if row is None or row["last"] is None else spec.timeline.slot_of(row["last"])
 
 
@@ -144,14 +163,19 @@ def _hashed(frame: DataFrame, spec: TableSpec) -> DataFrame:
     """Add the marks of the readers where they are missing, and two hashes of each record as it came."""
     names = [_quoted(column.name) for column in spec.columns]
     marks = [mark if mark in frame.columns else f"cast(null as string) as {mark}" for mark in (RAW, _KEYS)]
-    # Spark hashes no maps: they are hashed as text.
-    parts = [f"cast({q} as string)" if "map<" in c.type else q for q, c in zip(names, spec.columns, strict=True)]
+    # Spark hashes no maps and passes over nulls: nested values are hashed as text, and each null counts.
+    options = "map('ignoreNullFields', 'false', 'timeZone', 'UTC')"
+    parts = [
+        f"to_json(struct({q}), {options})" if "<" in c.type else f"{q}, {q} is null"
+        for q, c in zip(names, spec.columns, strict=True)
+    ]
     hashed = ", ".join([*parts, RAW])
     return frame.selectExpr(*names, *marks).selectExpr(
         "*", f"xxhash64({hashed}) as _h1", f"xxhash64(1, {hashed}) as _h2"
     )
 
 
+@spark_errors("the Spark job failed")
 def stage(
     frame: DataFrame,
     spec: TableSpec,
@@ -166,32 +190,39 @@ def stage(
     ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's. The plan of a
     small batch does not depend on the slot, so that Spark compiles it once for all updates of a session.
     """
-    from pyspark.errors import PySparkException
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
     folder = f"u{slot}-{uuid.uuid4().hex[:12]}"
     task = _Task(
         spec=spec, schema=arrow_schema(spec.columns), table=table, folder=folder, slot=slot, own_slots=own_slots
     )
+    # The tasks make no folder at this place themselves: what is removed here cannot come back by a late one.
+    try:
+        os.mkdir(f"{table}/{folder}", 0o700)
+    except OSError as error:
+        raise EngineError("the batch cannot be staged", error, "check the table's folder and the free space") from error
+    try:
+        return _staged(folder, *_run(frame, spec, task, size_bytes), table)
+    except BaseException:
+        remove_folder(Path(table, folder))
+        raise
+
+
+def _run(frame: DataFrame, spec: TableSpec, task: _Task, size_bytes: int | None) -> tuple[list[Any], dict[str, Any]]:
+    """Run the job and return what its tasks and its observation tell."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
     seen = Observation("intake")
     observed = [F.expr(f"{value} as {name}") for name, value in _OBSERVED.items()]
     names = [_quoted(column.name) for column in spec.columns]
     received = _hashed(frame, spec).observe(seen, *observed).selectExpr(*names, RAW)
-    try:
-        if size_bytes is not None and size_bytes <= _ONE_TASK_BYTES:
-            written = received.coalesce(1).mapInArrow(task.judge_sort_write, "fact string")
-        else:
-            judged = received.mapInArrow(task.judge, _judged_ddl(spec))
-            order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
-            arranged = _arranged(judged, order, size_bytes).sortWithinPartitions(*order)
-            written = arranged.mapInArrow(task.write, "fact string")
-        facts = [json.loads(row["fact"]) for row in written.collect()]
-        counted = seen.get
-    except PySparkException as error:
-        remove_staged(table, folder)
-        raise _translated(error) from error
-    return _staged(folder, facts, counted, table)
+    if size_bytes is not None and size_bytes <= _ONE_TASK_BYTES:
+        written = received.coalesce(1).mapInArrow(task.judge_sort_write, "fact string")
+    else:
+        judged = received.mapInArrow(task.judge, _judged_ddl(spec))
+        order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
+        arranged = _arranged(judged, order, size_bytes).sortWithinPartitions(*order)
+        written = arranged.mapInArrow(task.write, "fact string")
+    return [json.loads(row["fact"]) for row in written.collect()], seen.get
 
 
 def _judged_ddl(spec: TableSpec) -> str:
@@ -277,7 +308,6 @@ def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, An
         folder=folder, received=observed["received"], expired_on_arrival=sum(fact["over"] for fact in facts)
     )
     if observed["strange"]:
-        remove_staged(table, folder)
         step = "remove it from the file, or add it to the table with ebb alter NAME --add-column"
         raise SchemaDriftError("a JSON record", observed["strange"], "is not in the table, or stands there twice", step)
     for fact in facts:
@@ -290,7 +320,6 @@ def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, An
         parts = [observed[name] for name in ("low1", "high1", "low2", "high2", "received")]
         staged.digest = ".".join(f"{part:x}" for part in parts)
     if staged.received != staged.admitted + staged.expired_on_arrival + staged.quarantined:
-        remove_staged(table, folder)
         counts = f"{staged.received} received, {staged.admitted} admitted, {staged.expired_on_arrival} expired, {staged.quarantined} quarantined"
         raise EngineError("the intake lost count", counts, "nothing was changed; report this")
     _remove_attempts(table, staged)
@@ -304,26 +333,3 @@ def _remove_attempts(table: str, staged: Staged) -> None:
         for name in names:
             if f"{place}/{name}" not in wanted:
                 os.unlink(f"{place}/{name}")
-
-
-def remove_staged(table: str, folder: str) -> None:
-    """Remove the folder of a batch that will not be committed."""
-    import shutil
-
-    shutil.rmtree(f"{table}/{folder}", ignore_errors=True)
-
-
-def _translated(error: Exception) -> Exception:
-    """Return our error for Spark's."""
-    text = str(error)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no message")
-    for sign, reason in (
-        ("No space left", "the disk is full"),
-        ("OutOfMemoryError", "Java ran out of memory"),
-        ("Java heap space", "Java ran out of memory"),
-    ):
-        if sign in text:
-            return EngineError("the Spark job failed", reason, "nothing was changed; make room and run it again")
-    if "FAILED_READ_FILE" in text or "CANNOT_READ_FILE" in text or "not a Parquet file" in text:
-        return UnreadableInputError("the batch", first[:300], "write the file again; nothing was changed")
-    return EngineError("the Spark job failed", first[:300], "nothing was changed; see --debug")

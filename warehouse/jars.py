@@ -15,7 +15,7 @@ from pathlib import Path
 from index.errors import CorruptionError, EngineError
 from warehouse.settings import Settings
 
-__all__ = ["DELTA_JARS", "delta_jars", "fetch_jars"]
+__all__ = ["DELTA_JARS", "delta_jars", "fetch_jars", "fetched_jars"]
 
 PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 DELTA_JARS = {
@@ -36,15 +36,19 @@ builder.config("spark.jars.ivy", sys.argv[3]).getOrCreate().stop()
 """
 
 
-def delta_jars(settings: Settings) -> list[Path]:
-    """Return Delta's jars, fetching them if they are not there.
+def _paths(settings: Settings) -> list[Path]:
+    folder = settings.jars.expanduser().resolve()
+    return [folder / name for name in DELTA_JARS]
+
+
+def fetched_jars(settings: Settings) -> list[Path]:
+    """Return Delta's jars if they have been fetched, none otherwise.
 
     Raises CorruptionError for a jar that is not the one we know, before it comes near a class path.
     """
-    folder = settings.jars.expanduser().resolve()
-    paths = [folder / name for name in DELTA_JARS]
+    paths = _paths(settings)
     if not all(path.is_file() for path in paths):
-        fetch_jars(folder)
+        return []
     for path in paths:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
         if found != DELTA_JARS[path.name]:
@@ -54,6 +58,13 @@ def delta_jars(settings: Settings) -> list[Path]:
                 "delete it, it will be fetched again",
             )
     return paths
+
+
+def delta_jars(settings: Settings) -> list[Path]:
+    """Return Delta's jars, fetching them if they are not there."""
+    if not all(path.is_file() for path in _paths(settings)):
+        fetch_jars(settings.jars.expanduser().resolve())
+    return fetched_jars(settings)
 
 
 def fetch_jars(folder: Path) -> None:

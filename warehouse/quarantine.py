@@ -8,7 +8,6 @@ try replaces them. Each update's records are a partition, so they go as whole fi
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -48,7 +47,7 @@ def write_refused(table: str, folder: str, parts: Sequence[pa.Table]) -> dict[st
         return {"files": [], "reasons": {}}
     refused = pa.concat_tables(parts).rename_columns(["reason", "record"])
     path = f"{folder}/refused/part-{uuid.uuid4().hex}.parquet"
-    os.makedirs(f"{table}/{folder}/refused", exist_ok=True)
+    Path(table, folder, "refused").mkdir(exist_ok=True)
     pq.write_table(refused, f"{table}/{path}", compression="snappy", write_page_checksum=True, store_schema=False)
     return {"files": [path], "reasons": dict(Counter(refused["reason"].to_pylist()))}
 

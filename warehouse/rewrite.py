@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from index.cellfile import Rewrite
 from index.errors import EngineError
-from warehouse.cells import Layout, Written, merge_runs
+from warehouse.cells import Layout, Written, merge_runs, remove_folder
+from warehouse.errors import spark_errors
 from warehouse.schema import arrow_schema
 from warehouse.table import Snapshot
 
@@ -36,6 +37,7 @@ def rewrite(
     layout = Layout(schema=arrow_schema(snapshot.spec.columns), key=snapshot.spec.key, table=table, folder=folder)
     total = Written()
     try:
+        os.mkdir(f"{table}/{folder}", 0o700)
         if sum(task.size_bytes for task in tasks) <= IN_PROCESS_BYTES:
             with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
                 for written in pool.map(lambda task: merge_runs(layout, task), tasks):
@@ -43,14 +45,19 @@ def rewrite(
         else:
             for text in _by_spark(spark(), layout, tasks):
                 total.add(Written.loads(text))
-    except OSError as error:
-        raise EngineError("the rewriting failed", error, "nothing was changed; make room and run it again") from error
+    except BaseException as error:
+        remove_folder(snapshot.table.folder / folder)
+        if isinstance(error, OSError):
+            step = "nothing was changed; make room and run it again"
+            raise EngineError("the rewriting failed", error, step) from error
+        raise
+    if not total.files:
+        remove_folder(snapshot.table.folder / folder)
     return folder, total
 
 
+@spark_errors("the rewriting failed")
 def _by_spark(spark: SparkSession, layout: Layout, tasks: Sequence[Rewrite]) -> list[str]:
-    from pyspark.errors import PySparkException
-
     largest_first = sorted(tasks, key=lambda task: -task.size_bytes)
 
     def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -60,9 +67,5 @@ def _by_spark(spark: SparkSession, layout: Layout, tasks: Sequence[Rewrite]) -> 
             facts = [merge_runs(layout, largest_first[i]).dumps() for i in batch.column(0).to_pylist()]
             yield pa.RecordBatch.from_pydict({"fact": facts})
 
-    try:
-        frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(merge, "fact string")
-        return [row["fact"] for row in frame.collect()]
-    except PySparkException as error:
-        first = str(error).strip().splitlines()[0]
-        raise EngineError("the rewriting failed", first[:300], "nothing was changed; see --debug") from error
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(merge, "fact string")
+    return [row["fact"] for row in frame.collect()]

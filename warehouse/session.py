@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from warehouse.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["forget_session", "spark_session"]
+__all__ = ["forget_session", "is_dead", "spark_session"]
 
 _ALWAYS = {
     "spark.app.name": "ebb",
@@ -62,23 +63,28 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    if _is_dead():
+    from warehouse.archive import archive_options
+    from warehouse.jars import delta_jars, fetched_jars
+
+    if is_dead():
         forget_session()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings are in the JVM that waits for us
         SparkContext._ensure_initialized()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are told by ours
+    logging.getLogger().addFilter(_is_not_py4j)
     submitted = SparkConf()
     wanted = dict(_ALWAYS)
     master = settings.master or settings.conf.get("spark.master") or submitted.get("spark.master") or "local[*]"
     if master.startswith("local"):
         cores = str(os.cpu_count() or 1)
         wanted |= _LOCAL | {"spark.sql.shuffle.partitions": cores, "spark.default.parallelism": cores}
-        if settings.short_work:
-            wanted["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
-    if delta:
-        from warehouse.jars import delta_jars
-
-        wanted |= _DELTA | {"spark.driver.extraClassPath": ":".join(str(jar) for jar in delta_jars(settings))}
+    # Jars that are there are always on the class path: one archive of classes then serves every command.
+    jars = delta_jars(settings) if delta else fetched_jars(settings)
+    wanted |= {"spark.driver.extraClassPath": ":".join(str(jar) for jar in jars)} if jars else {}
+    wanted |= _DELTA if delta else {}
+    if master.startswith("local"):
+        options = [*(["-XX:TieredStopAtLevel=1"] if settings.short_work else []), *archive_options(settings, jars)]
+        wanted["spark.driver.extraJavaOptions"] = " ".join(options)
     wanted = {key: value for key, value in wanted.items() if not submitted.contains(key)}
     wanted |= settings.conf
     builder = SparkSession.builder.master(master)
@@ -102,12 +108,23 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     return session
 
 
-def _is_dead() -> bool:
-    """Whether this process started a JVM that has died since."""
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Keep out of the root logger what py4j writes there with a traceback when its connection breaks."""
+    return record.module != "java_gateway"
+
+
+def is_dead(wait: float = 0.0) -> bool:
+    """Whether this process started a JVM that has died since, or does so within ``wait`` seconds."""
     from pyspark import SparkContext
 
     process = getattr(SparkContext._gateway, "proc", None)
-    return process is not None and process.poll() is not None
+    if process is None:
+        return False
+    try:
+        process.wait(wait)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def forget_session() -> None:

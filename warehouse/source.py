@@ -10,6 +10,7 @@ import csv
 import glob
 import gzip
 import itertools
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,9 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
                 if kind is None:
                     step = "use .parquet, .csv, .jsonl, .ndjson or .json, the text ones also with .gz"
                     raise UnreadableInputError(file, "its name does not tell a format that Ebb reads", step)
+                if file.name.startswith((".", "_")) or ":" in file.name:
+                    reason = "Spark passes over names that start with . or _ and cannot open names with a colon"
+                    raise UnreadableInputError(file, reason, "rename it")
                 found[file.resolve()] = InputFile(file.resolve(), kind, file.stat().st_size)
     return list(found.values())
 
@@ -92,11 +96,17 @@ def check_inputs(files: Sequence[InputFile], columns: Sequence[Column]) -> None:
 
 
 def nanosecond_columns(file: InputFile) -> frozenset[str]:
-    """Return the columns of a Parquet file that hold nanoseconds, which Spark reads as numbers."""
-    import pyarrow as pa
+    """Return the columns of a Parquet file that hold nanoseconds, which Spark reads as numbers.
 
-    schema = _parquet_schema(file.path)
-    return frozenset(f.name for f in schema if pa.types.is_timestamp(f.type) and f.type.unit == "ns")
+    The old INT96 timestamps look like nanoseconds to Arrow; Spark reads (and by default writes) them as timestamps.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(file.path) as parquet:
+        leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
+    return frozenset(
+        leaf.path for leaf in leaves if leaf.physical_type == "INT64" and "nanoseconds" in str(leaf.logical_type)
+    )
 
 
 def _parquet_schema(path: Path) -> pa.Schema:
@@ -116,7 +126,7 @@ def _csv_header(path: Path) -> list[str] | None:
     try:
         with opened(path, "rt", encoding="utf-8-sig", newline="") as text:
             return next(csv.reader(itertools.islice(text, 1)), None)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         raise UnreadableInputError(path, f"its header cannot be read ({error})", "write it again, in UTF-8") from error
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from index.errors import EngineError, UsageError
+from index.errors import UsageError
+from warehouse.errors import spark_errors
 from warehouse.schema import EXPIRES_SLOT
 from warehouse.table import Snapshot, Table
 
@@ -29,23 +30,14 @@ def window_sql(snapshot: Snapshot) -> str:
 
 def register(spark: SparkSession, tables: Sequence[Table]) -> None:
     """Make each table a temporary view of its live window in any session that has Delta's jars."""
-    from pyspark.errors import PySparkException
-
     for table in tables:
-        try:
+        with spark_errors(f"table {table.name} cannot be shown to SQL"):
             spark.sql(window_sql(table.snapshot())).createOrReplaceTempView(table.name)
-        except PySparkException as error:
-            reason = str(error).strip().splitlines()[0]
-            raise EngineError(
-                f"table {table.name} cannot be shown to SQL", reason, "check that the session has Delta's jars"
-            ) from error
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
     """Return the answer to a query; anything that would change data or run code is refused."""
-    from pyspark.errors import PySparkException
-
-    try:
+    with spark_errors("the query cannot be run", is_query=True):
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)  # there is no public parser
         shape = str(plan.treeString())
         kind = plan.getClass().getName()
@@ -74,18 +66,10 @@ def query(spark: SparkSession, text: str) -> DataFrame:
             msg = f"ebb sql does not call {', '.join(sorted(called))}; leave it out"
             raise UsageError(msg)
         return spark.sql(text)
-    except PySparkException as error:
-        first = str(error).strip().splitlines()[0]
-        msg = f"the query cannot be run: {first}"
-        raise UsageError(msg) from error
 
 
 def answer(spark: SparkSession, text: str, limit: int | None = None) -> pa.Table:
     """Return the answer to a query as an Arrow table."""
-    from pyspark.errors import PySparkException
-
     frame = query(spark, text)
-    try:
+    with spark_errors("the query failed", is_query=True):
         return (frame if limit is None else frame.limit(limit)).toArrow()
-    except PySparkException as error:
-        raise EngineError("the query failed", str(error).strip().splitlines()[0], "see --debug") from error

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from index.errors import InputError, UsageError
 from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
 from index.timeline import TimeKind
-from warehouse.cells import conform, open_parquet, read_groups
+from warehouse.cells import conform, leaf_of, open_parquet, read_groups
 from warehouse.schema import EXPIRES_SLOT, Column, arrow_schema
 from warehouse.table import Snapshot
 
@@ -169,7 +169,7 @@ class Window:
             parquet = open_parquet(str(self.snapshot.table.folder), file.path)
             with parquet:
                 present = [name for name in needed if name in parquet.schema_arrow.names]
-                first = parquet.schema_arrow.get_field_index(key[0].name)
+                first = leaf_of(parquet, key[0].name)
                 for group in range(parquet.metadata.num_row_groups):
                     stats = parquet.metadata.row_group(group).column(first).statistics
                     if (
