@@ -55,6 +55,7 @@ def create(
     json: Json = False,
 ) -> None:
     """Create a table."""
+    from index.errors import TableExistsError
     from maintenance.define import Declaration, declare
     from maintenance.define import create as make
     from maintenance.report import describe
@@ -66,6 +67,8 @@ def create(
         deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time, landing=landing,
     )  # fmt: skip
     spec, reason = declare(wish)
+    if (warehouse.root / name).exists():
+        raise TableExistsError(name, warehouse.root)
     if not dry_run:
         make(warehouse.root, spec)
     if json:
@@ -111,11 +114,13 @@ def alter(
         render.json_object({**after, "dry_run": dry_run})
         return
     changed = [
-        f"{field}: {before[field]} → {after[field]}"
+        f"{field.replace('_', ' ')}: {before[field]} → {after[field]}"
         for field in after
         if field != "columns" and before[field] != after[field]
     ]
     changed += [f"column {c.name} {c.type} added" for c in new.columns[len(old.columns) :]]
+    if dry_run:
+        changed.append("(dry run: nothing was changed)")
     render.lines([render.visible(line) for line in changed] or ["nothing to change: the table is like that already"])
 
 

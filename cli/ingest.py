@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import asdict
 from datetime import datetime, timezone
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import render
-from cli.state import Conf, DryRun, Json, Master, Name, Wait, Yes, guarded, seconds, state
+from cli.state import Conf, DryRun, Json, Master, Name, Wait, Yes, guarded, seconds, state, terminable
 
 if TYPE_CHECKING:
     from maintenance.landing import Outcome
@@ -20,7 +21,8 @@ __all__ = ["load", "run", "update"]
 
 At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
 Files = Annotated[
-    list[str] | None, typer.Argument(help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False)
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False),
 ]
 _POLL_SECONDS = 1.0
 
@@ -105,27 +107,29 @@ def run(
         micros = TimeKind.TIMESTAMP.time(at)
         fixed = datetime.fromtimestamp(micros / 1_000_000, tz=timezone.utc)
     failed = False
-    while True:
-        tables = [find_table(warehouse.root, n) for n in table] if table else list_tables(warehouse.root)
-        landing = [t for t in tables if t.snapshot().spec.landing]
-        if once and not landing:
-            msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
-            raise UsageError(msg)
-        context = warehouse.context(wait=seconds(wait), progress=render.progress)
-        outcomes: list[Outcome] = []
-        for outcome in run_all(landing, context, now=lambda: fixed or warehouse.now(), yes=yes):
-            outcomes.append(outcome)
-            failed = failed or outcome.error is not None
-            if not json:
-                render.clear_progress()
-                _show_outcome(outcome)
-        if json:
-            render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
-        elif once and not outcomes:
-            render.lines(["nothing to do: no files have arrived and no tick is due"])
-        if once:
-            break
-        time.sleep(_POLL_SECONDS)
+    with terminable():
+        while True:
+            tables = [find_table(warehouse.root, n) for n in table] if table else list_tables(warehouse.root)
+            landing = [t for t in tables if t.snapshot().spec.landing]
+            if once and not landing:
+                msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
+                raise UsageError(msg)
+            context = warehouse.context(wait=seconds(wait), progress=render.progress)
+            outcomes: list[Outcome] = []
+            for outcome in run_all(landing, context, now=lambda: fixed or warehouse.now(), yes=yes):
+                outcomes.append(outcome)
+                failed = failed or outcome.error is not None
+                if not json:
+                    render.clear_progress()
+                    _show_outcome(outcome)
+            if json and (once or outcomes):
+                render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
+            elif once and not outcomes:
+                render.lines(["nothing to do: no files have arrived and no tick is due"])
+            if once:
+                break
+            sys.stdout.flush()
+            time.sleep(_POLL_SECONDS)
     if failed:
         raise typer.Exit(1)
 

@@ -5,6 +5,7 @@ Also a main for spark-submit: ``spark-submit cli/main.py run --once``.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -74,9 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:
         if debug:
             raise
-        render.error(
-            f"{error.format_message() if hasattr(error, 'format_message') else error}; see ebb {_command_of(arguments)}--help"
-        )
+        told = str(error.format_message() if hasattr(error, "format_message") else error).rstrip(".")
+        if told:  # without any argument the help has been shown instead
+            render.error(f"{told[:1].lower()}{told[1:]}; see ebb {_command_of(arguments)}--help")
         return int(getattr(error, "exit_code", 2))
     except typer.Abort:
         render.error("stopped; nothing was changed")
@@ -86,9 +87,9 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         render.error(str(error))
         return error.exit_code
-    except (KeyboardInterrupt, Terminated):
+    except (KeyboardInterrupt, Terminated) as interruption:
         render.error("interrupted")
-        return 130
+        return 143 if isinstance(interruption, Terminated) else 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
@@ -109,6 +110,9 @@ def _command_of(arguments: list[str]) -> str:
 
 def entry() -> None:
     """Start from the console."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # not every terminal has every character
     sys.exit(main())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import sys
@@ -19,8 +18,9 @@ from warehouse.values import plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Format", "limited", "write_records"]
+__all__ = ["Format", "limited", "write_lines", "write_records"]
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet take a text for a formula
 _TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
 
 
@@ -67,9 +67,10 @@ def write_records(
                 case Format.table:
                     return _table(parts, schema, sink)
                 case Format.csv:
-                    return _csv(parts, schema, sink, guard_formulas=guard_formulas)
+                    is_terminal = output is None and sys.stdout.isatty()
+                    return _csv(parts, schema, sink, guard_formulas=guard_formulas, is_terminal=is_terminal)
                 case Format.jsonl:
-                    return _jsonl(parts, sink)
+                    return _jsonl(parts, schema, sink)
                 case Format.arrow | Format.parquet:
                     return _binary(parts, schema, sink, form)
     except BrokenPipeError:
@@ -77,6 +78,15 @@ def write_records(
         return 0
     except OSError as error:
         raise EngineError("the records cannot be written", error, "check --output and the free space") from error
+
+
+def write_lines(text: Iterable[str], output: Path) -> None:
+    """Write lines to a file."""
+    try:
+        with _target(output) as sink:
+            sink.writelines(f"{line}\n".encode() for line in text)
+    except OSError as error:
+        raise EngineError(f"{output} cannot be written", error, "check --output and the free space") from error
 
 
 @contextmanager
@@ -95,11 +105,11 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def _rows(parts: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
+def _rows(parts: Iterable[pa.Table]) -> Iterator[list[Any]]:
     for part in parts:
         for batch in part.to_batches(max_chunksize=5000):
-            for row in batch.to_pylist():
-                yield {name: plain(value) for name, value in row.items()}
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                yield [plain(value) for value in row]
 
 
 def _text(value: Any) -> str:
@@ -119,7 +129,7 @@ def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int
         if len(rows) == _TABLE_ROWS:
             more = True
             break
-        rows.append([_text(value) for value in row.values()])
+        rows.append([_text(value) for value in row])
     right = [
         i
         for i, f in enumerate(schema)
@@ -132,28 +142,35 @@ def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int
     return len(rows)
 
 
-def _csv(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, guard_formulas: bool) -> int:
-    import io
-
-    text = io.TextIOWrapper(sink, encoding="utf-8", newline="", write_through=True)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(schema.names)
+def _csv(
+    parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, guard_formulas: bool, is_terminal: bool
+) -> int:
     count = 0
+    sink.write((",".join(_field(name) for name in schema.names) + "\n").encode())
     for row in _rows(parts):
-        values = [_text(value) for value in row.values()]
-        if guard_formulas:
-            values = [f"'{v}" if v[:1] in ("=", "+", "-", "@", "\t", "\r") else v for v in values]
-        writer.writerow(values)
+        values = [f"'{v}" if guard_formulas and isinstance(v, str) and v[:1] in _FORMULAS else v for v in row]
+        # A line with nothing in it would be no record.
+        line = ",".join(_field(value) for value in values) or '""'
+        sink.write((f"{render.visible(line) if is_terminal else line}\n").encode())
         count += 1
-    text.flush()
-    text.detach()
     return count
 
 
-def _jsonl(parts: Iterable[pa.Table], sink: IO[bytes]) -> int:
+def _field(value: Any) -> str:
+    """Return a value for CSV; the empty text is quoted, nothing is not, as the intake reads them."""
+    text = _text(value)
+    if value is None or (text and not any(sign in text for sign in '",\r\n')):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _jsonl(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+    if len(set(schema.names)) < len(schema.names):
+        msg = f"two columns have one name in {', '.join(schema.names)}; rename one, for example with AS"
+        raise UsageError(msg)
     count = 0
     for row in _rows(parts):
-        sink.write((json.dumps(row, ensure_ascii=False) + "\n").encode())
+        sink.write((render.json_text(dict(zip(schema.names, row, strict=True))) + "\n").encode())
         count += 1
     return count
 

@@ -43,14 +43,29 @@ Guard = Annotated[bool, typer.Option("--guard-formulas", help="In CSV, quote wha
 
 
 def _split(text: str | None) -> list[str] | None:
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+    if text is None:
+        return None
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names or len(set(names)) < len(names):
+        msg = f"--columns {text!r} names {'a column twice' if names else 'no column'}; write it like A,B"
+        raise UsageError(msg)
+    return names
+
+
+def _parts(text: str, columns: Sequence[Column]) -> list[str]:
+    try:
+        text.encode()
+        return next(csv.reader([text], strict=True), []) if len(columns) > 1 else [text]
+    except (csv.Error, UnicodeEncodeError) as error:
+        msg = f"key {text!r} cannot be read ({error}); write parts with commas or quotes in them CSV-quoted"
+        raise UsageError(msg) from error
 
 
 def _key(text: str, columns: Sequence[Column]) -> tuple[object, ...]:
     """Read a key: for composite keys its parts joined by commas, CSV-quoted."""
     from warehouse.window import parse_value
 
-    parts = next(csv.reader([text]), []) if len(columns) > 1 else [text]
+    parts = _parts(text, columns)
     if not 1 <= len(parts) <= len(columns):
         msg = f"key {text!r} has {len(parts)} parts; the key is {','.join(c.name for c in columns)}"
         raise UsageError(msg)
@@ -76,7 +91,7 @@ def _keys(
         msg = "probe takes keys, or --from and --to, or --prefix, or --keys-from: exactly one of them"
         raise UsageError(msg)
     if prefix is not None:
-        parts = next(csv.reader([prefix]), []) if len(columns) > 1 else [prefix]
+        parts = _parts(prefix, columns)
         if not parts or len(parts) > len(columns) or columns[len(parts) - 1].type != "string":
             msg = f"prefix {prefix!r} must end in a part of a text column; the key is {', '.join(f'{c.name} {c.type}' for c in columns)}"
             raise UsageError(msg)
@@ -90,7 +105,7 @@ def _keys(
 def probe(
     ctx: typer.Context,
     name: Name,
-    key: Annotated[list[str] | None, typer.Argument(help="Keys; composite ones with commas, also leading parts.", show_default=False)] = None,
+    key: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Keys; composite ones with commas, also leading parts.", show_default=False)] = None,
     low: Annotated[str | None, typer.Option("--from", metavar="K", help="Keys from K on, included.")] = None,
     high: Annotated[str | None, typer.Option("--to", metavar="K", help="Keys up to K, included.")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", metavar="K", help="Keys that start with K.")] = None,
@@ -130,7 +145,7 @@ def scan(
 
 def sql(
     ctx: typer.Context,
-    query: Annotated[str, typer.Argument(help="A query; tables appear as views of their live window.", show_default=False)],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query; tables appear as views of their live window.", show_default=False)],
     limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip

@@ -6,13 +6,14 @@ Values that come from data are escaped before they reach a terminal. Colour and 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["bytes_text", "error", "json_object", "lines", "note", "progress", "table_text", "visible"]
+__all__ = ["bytes_text", "error", "json_object", "json_text", "lines", "note", "progress", "table_text", "visible"]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHADES = " ░▒▓█"
@@ -33,7 +34,22 @@ def lines(text: Sequence[str]) -> None:
 
 def json_object(value: Any) -> None:
     """Print one JSON object."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+    sys.stdout.write(json_text(value) + "\n")
+
+
+def json_text(value: Any) -> str:
+    """Return a value as one line of JSON in which control characters are escaped; what JSON has no number for is text."""
+    return _CONTROL.sub(
+        lambda match: f"\\u{ord(match[0]):04x}", json.dumps(_finite(value), ensure_ascii=False, default=str)
+    )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def note(text: str) -> None:
@@ -77,7 +93,8 @@ def bytes_text(count: float) -> str:
 def table_text(rows: Sequence[Sequence[object]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:
     """Return rows as aligned columns; ``right`` names the columns that hold numbers."""
     cells = [[visible(cell) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+    names = [visible(name) for name in header]
+    widths = [max(len(row[i]) for row in [names, *cells]) for i in range(len(names))]
 
     def line(row: Sequence[str]) -> str:
         padded = (
@@ -86,7 +103,7 @@ def table_text(rows: Sequence[Sequence[object]], header: Sequence[str], *, right
         )
         return "  ".join(padded).rstrip()
 
-    return [line(list(header)), "  ".join("─" * width for width in widths), *(line(row) for row in cells)]
+    return [line(names), "  ".join("─" * width for width in widths), *(line(row) for row in cells)]
 
 
 def pairs(values: Mapping[str, object]) -> list[str]:
@@ -112,7 +129,7 @@ def heat_map(status: Mapping[str, Any], measure: str = "records") -> list[str]:
             shade = _SHADES[min(4, -(-4 * value // most))] if value else " "
             text = _short(value) if value else "·"
             cells += " " + _shaded(text.rjust(width - 1) + shade, value / most if most else 0)
-        rows.append(f"  {('g' + str(group)).rjust(8)} {cells}{'  ← filling' if group == filling else ''}")
+        rows.append(f"  {('g' + str(group)).rjust(8)} {cells}{'  ← filling' if group == filling else ''}".rstrip())
     if next_cohort is not None and next_cohort in shown:
         rows.append(f"  {'':8} {' ' * ((width + 1) * next_cohort + width)}↑ goes next")
     return rows

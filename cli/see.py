@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli import render
+from cli.output import write_lines
 from cli.state import Json, Name, state
 
 __all__ = ["explain", "history", "quarantine", "status"]
@@ -26,7 +27,9 @@ class Measure(str, Enum):
 
 def status(
     ctx: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="The table; all of them unless given.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The table; all of them unless given.", show_default=False)
+    ] = None,
     show: Annotated[Measure, typer.Option(help="What the heat map shows.")] = Measure.records,
     json: Json = False,
 ) -> None:
@@ -73,7 +76,7 @@ def _status_lines(told: dict[str, Any], measure: str) -> list[str]:
         "grid": f"{told['grid']}, runs {told['policy']}, strategy {told['strategy']}",
         "clock": "not loaded yet"
         if told["clock"] is None
-        else f"{told['clock_time']} (slot {told['clock']})  {_behind(told)}",
+        else f"{told['clock_time']} (slot {told['clock']})" + (f", {_behind(told)}" if _behind(told) else ""),
         "live": f"{told['live_records']:,} records in {told['files']} files, {render.bytes_text(told['bytes'])}"
         + (f"; {hidden:,} expired ones hidden" if hidden else ""),
         "deletion": f"bound {told['deletion_bound']}; "
@@ -142,7 +145,7 @@ def explain(
         if json:
             render.json_object({"name": name, "sql": query})
         else:
-            render.lines([query])
+            render.lines([render.visible(query)])
         return
     told = plan_of(snapshot, warehouse.now())
     if json:
@@ -177,7 +180,7 @@ def quarantine(
     ]
     reasons = Counter(r.reason for r in refused)
     if output is not None:
-        output.write_text("".join(f"{r.record}\n" for r in refused), encoding="utf-8")
+        write_lines([r.record for r in refused], output)
     if json:
         records = [
             {"slot": r.slot, "time": line.show_slot(r.slot), "reason": r.reason, "record": _parsed(r.record)}

@@ -17,9 +17,9 @@ from cli import render
 if TYPE_CHECKING:
     from maintenance.api import OpenTable, Warehouse
 
-__all__ = ["Json", "State", "Terminated", "guarded", "state"]
+__all__ = ["Json", "State", "Terminated", "guarded", "state", "terminable"]
 
-Name = Annotated[str, typer.Argument(help="The table.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The table.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and change nothing.")]
 Wait = Annotated[
@@ -77,16 +77,26 @@ def seconds(wait: str | None) -> float:
 
 
 @contextmanager
-def guarded(table: OpenTable) -> Iterator[None]:
-    """Say after an interruption what the table looks like now."""
+def terminable() -> Iterator[None]:
+    """Let SIGTERM end the work inside as Ctrl-C does: everything is put back in order first."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise Terminated
 
-    before = table.table.snapshot().version
     previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def guarded(table: OpenTable) -> Iterator[None]:
+    """Say after an interruption what the table looks like now."""
+    before = table.table.snapshot().version
+    try:
+        with terminable():
+            yield
     except (KeyboardInterrupt, Terminated) as interruption:
         render.clear_progress()
         after = table.table.snapshot()
@@ -97,5 +107,3 @@ def guarded(table: OpenTable) -> Iterator[None]:
                 f"interrupted after the commit; table {table.name} is at version {after.version}, slot {after.ledger.clock}"
             )
         raise typer.Exit(143 if isinstance(interruption, Terminated) else 130) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)

@@ -12,7 +12,7 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from index.errors import UsageError
+from index.errors import UnreadableInputError, UsageError
 from index.predicate import parse_predicate
 from index.timeline import TimeKind
 from maintenance.context import Context
@@ -211,8 +211,11 @@ class OpenTable:
 def _batch(batch: Any) -> Any:
     if batch is None:
         return None
-    if isinstance(batch, str | Path):
-        return find_inputs([str(batch)])
-    if isinstance(batch, Sequence):
-        return find_inputs([str(item) for item in batch])
-    return batch
+    names = [batch] if isinstance(batch, str | Path) else batch
+    if not isinstance(names, Sequence):
+        return batch
+    found = find_inputs([str(name) for name in names])
+    if names and not found:
+        where = ", ".join(str(name) for name in names)
+        raise UnreadableInputError(where, "there is no file in it", "leave it out if the tick has no batch")
+    return found

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from index.cellfile import CellFile
@@ -119,7 +121,8 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
         if not dry_run:
             file.unlink(missing_ok=True)
     if not dry_run:
-        _remove_empty_folders(snapshot)
+        kept = {path.split("/", 1)[0] for path in (*waiting, *(f.path for f in snapshot.files))}
+        _remove_folders(snapshot, kept)
     refused = 0
     line = snapshot.spec.timeline
     if snapshot.ledger.clock is not None and not dry_run:
@@ -134,14 +137,18 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
     }
 
 
-def _remove_empty_folders(snapshot: Snapshot) -> None:
-    top = [
-        e.path
-        for e in os.scandir(snapshot.table.folder)
-        if e.is_dir(follow_symlinks=False) and not e.name.startswith("_")
-    ]
-    for start in top:
-        for place, _, _ in os.walk(start, topdown=False):
+def _remove_folders(snapshot: Snapshot, kept: Collection[str]) -> None:
+    """Remove the folders of commits that keep no file, and the empty ones in those that do."""
+    for entry in list(os.scandir(snapshot.table.folder)):
+        if not entry.is_dir(follow_symlinks=False) or entry.name.startswith("_"):
+            continue
+        if entry.name not in kept:
+            from warehouse.cells import remove_folder
+
+            # What a killed run left may still be written to by a Java process that outlived it.
+            remove_folder(Path(entry.path))
+            continue
+        for place, _, _ in os.walk(entry.path, topdown=False):
             if not os.listdir(place):
                 os.rmdir(place)
 

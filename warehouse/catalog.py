@@ -41,7 +41,7 @@ def find_table(root: Path, name: str) -> Table:
     table = Table(root, name)
     if not (table.folder / "_delta_log").is_dir():
         names = ", ".join(t.name for t in list_tables(root))
-        known = f"it has {names}" if names else "it is empty, run ebb create first"
+        known = f"it has {names}" if names else "it is empty: check --warehouse, or run ebb create first"
         raise UnknownTableError(name, root, known)
     return table
 

@@ -30,7 +30,7 @@ from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
 
 __all__ = ["Layout", "RunWriter", "Written", "merge_runs", "open_parquet", "read_groups"]
 
-GROUP_BYTES = 128 * 1024  # a row group ends at the first key boundary after so many bytes
+GROUP_BYTES = 512 * 1024  # a row group ends at the first key boundary after so many bytes
 KEY_GROUP_BYTES = 1024 * 1024  # the run of one key is cut into row groups of so many bytes
 FILE_BYTES = 128 * 1024 * 1024  # a run continues in another file at the first key boundary after so many bytes
 BUFFER_BYTES = 16 * 1024 * 1024  # rows wait for their row group in memory until there are so many

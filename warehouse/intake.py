@@ -46,6 +46,7 @@ _OBSERVED = {
     "low2": "sum(_h2 & 4294967295L)",
     "high2": "sum(shiftrightunsigned(_h2, 32))",
 }
+_MARKS = (_KEYS, "_h1", "_h2")  # what only the observation needs of a record
 _ONE_TASK_BYTES = 32 * 1024 * 1024  # smaller batches are sorted in one task: a shuffle would cost more
 _TASK_BYTES = 128 * 1024 * 1024  # larger batches are cut into key ranges of about this size
 
@@ -123,14 +124,20 @@ def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFr
     known = F.array(*[F.lit(column.name) for column in spec.columns])
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
     lines = spark.read.text(paths).where(F.trim("value") != "")
+    # The parser stops where the first value ends: a line that holds more, or not all of it, is no record. The quick
+    # test does not know NaN and Infinity.
+    whole = F.concat(F.lit("["), F.col("value"), F.lit("]"))
+    values = F.coalesce(F.json_array_length(whole), F.size(F.from_json(whole, "array<string>")), F.lit(0))
     parsed = lines.select(
         F.from_json("value", f"{_ddl(spec.columns)}, `{RAW}` string", options).alias("r"),
         F.json_object_keys("value").alias("k"),
+        F.when(values != 1, F.col("value")).alias("w"),
     )
     strange = F.array_except("k", known)
     repeated = F.when(F.size("k") > F.size(F.array_distinct("k")), F.array_join("k", ","))
     keys = F.coalesce(F.try_element_at(strange, F.lit(1)), repeated).alias(_KEYS)
-    return parsed.select("r.*", keys)
+    columns = [F.col(f"r.{_quoted(column.name)}") for column in spec.columns]
+    return parsed.select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), keys)
 
 
 @spark_errors("the batch cannot be read")
@@ -213,21 +220,24 @@ def _run(frame: DataFrame, spec: TableSpec, task: _Task, size_bytes: int | None)
 
     seen = Observation("intake")
     observed = [F.expr(f"{value} as {name}") for name, value in _OBSERVED.items()]
-    names = [_quoted(column.name) for column in spec.columns]
-    received = _hashed(frame, spec).observe(seen, *observed).selectExpr(*names, RAW)
+    received = _hashed(frame, spec)
     if size_bytes is not None and size_bytes <= _ONE_TASK_BYTES:
-        written = received.coalesce(1).mapInArrow(task.judge_sort_write, "fact string")
+        names = [_quoted(column.name) for column in spec.columns]
+        counted = received.observe(seen, *observed).selectExpr(*names, RAW)
+        written = counted.coalesce(1).mapInArrow(task.judge_sort_write, "fact string")
     else:
         judged = received.mapInArrow(task.judge, _judged_ddl(spec))
         order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
-        arranged = _arranged(judged, order, size_bytes).sortWithinPartitions(*order)
-        written = arranged.mapInArrow(task.write, "fact string")
+        # Counted after the shuffle: cutting key ranges reads the batch once more, to sample it.
+        counted = _arranged(judged, order, size_bytes).observe(seen, *observed).drop(*_MARKS)
+        written = counted.sortWithinPartitions(*order).mapInArrow(task.write, "fact string")
     return [json.loads(row["fact"]) for row in written.collect()], seen.get
 
 
 def _judged_ddl(spec: TableSpec) -> str:
     slots = f"{INSERTED_SLOT} bigint, {EXPIRES_SLOT} bigint, _g int, _e int"
-    return f"{_ddl(spec.columns)}, {slots}, {REASON} string, {RAW} string, {OVER} boolean"
+    marks = f"{_KEYS} string, _h1 bigint, _h2 bigint"
+    return f"{_ddl(spec.columns)}, {slots}, {REASON} string, {RAW} string, {OVER} boolean, {marks}"
 
 
 def _arranged(frame: DataFrame, order: Sequence[str], size_bytes: int | None) -> DataFrame:
@@ -256,9 +266,10 @@ class _Task:
         from warehouse.judge import judge
 
         for batch in batches:
-            yield from judge(
-                pa.Table.from_batches([batch]), self.spec, self.slot, own_slots=self.own_slots
-            ).to_batches()
+            judged = judge(pa.Table.from_batches([batch]), self.spec, self.slot, own_slots=self.own_slots)
+            for mark in _MARKS:
+                judged = judged.append_column(mark, pa.chunked_array([batch.column(mark)]))
+            yield from judged.to_batches()
 
     def judge_sort_write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do all of it in one task, for batches that fit in memory."""

