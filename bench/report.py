@@ -127,6 +127,10 @@ def main() -> None:
         + "\n",
         encoding="utf-8",
     )
+    readme = ROOT / "README.md"
+    before, rest = readme.read_text(encoding="utf-8").split("<!-- results:start -->")
+    after = rest.split("<!-- results:end -->")[1]
+    readme.write_text(f"{before}<!-- results:start -->\n{text.strip()}\n<!-- results:end -->{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import render
-from cli.state import Conf, DryRun, Json, Master, Name, Wait, Yes, guarded, seconds, state, terminable
+from cli.state import Conf, DryRun, Json, Master, Name, Wait, guarded, seconds, state, terminable
 
 if TYPE_CHECKING:
     from maintenance.landing import Outcome
@@ -92,8 +92,8 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Apply what has arrived and stop, for cron.")] = False,
     table: Annotated[list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given many times.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="T", help="Take this for now: replays the past.")] = None,
-    yes: Yes = False,
-    wait: Wait = None, json: Json = False, master: Master = None, conf: Conf = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Apply what has arrived in the landing folders, tick by tick, in order."""
     from index.errors import UsageError
@@ -107,26 +107,29 @@ def run(
         micros = TimeKind.TIMESTAMP.time(at)
         fixed = datetime.fromtimestamp(micros / 1_000_000, tz=timezone.utc)
     failed = False
+    told: set[str] = set()  # without --once, an error that stays is told once
     with terminable():
         while True:
             tables = [find_table(warehouse.root, n) for n in table] if table else list_tables(warehouse.root)
             landing = [t for t in tables if t.snapshot().spec.landing]
-            if once and not landing:
+            if (once or dry_run) and not landing:
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
-            context = warehouse.context(wait=seconds(wait), progress=render.progress)
+            context = warehouse.context(wait=seconds(wait), dry_run=dry_run, progress=render.progress)
             outcomes: list[Outcome] = []
-            for outcome in run_all(landing, context, now=lambda: fixed or warehouse.now(), yes=yes):
+            for outcome in run_all(landing, context, until=fixed, yes=yes):
                 outcomes.append(outcome)
                 failed = failed or outcome.error is not None
-                if not json:
+                if not json and str(outcome.error) not in told:
                     render.clear_progress()
                     _show_outcome(outcome)
+                if outcome.error:
+                    told.add(outcome.error)
             if json and (once or outcomes):
                 render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
-            elif once and not outcomes:
+            elif (once or dry_run) and not outcomes:
                 render.lines(["nothing to do: no files have arrived and no tick is due"])
-            if once:
+            if once or dry_run:
                 break
             sys.stdout.flush()
             time.sleep(_POLL_SECONDS)
@@ -136,6 +139,11 @@ def run(
 
 def _show_outcome(outcome: Outcome) -> None:
     report = outcome.report
+    if report is None and outcome.error is None:
+        render.lines(
+            [f"{outcome.table}, slot {outcome.slot}: would apply {outcome.files} file{'s' * (outcome.files != 1)}"]
+        )
+        return
     if report is None:
         kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
         render.error(f"{outcome.table}, slot {outcome.slot}: {outcome.error}{kept}")

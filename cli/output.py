@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -96,6 +97,8 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    if output.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(output))
     partial = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as sink:

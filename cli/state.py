@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,7 +44,6 @@ class State:
 
     warehouse: str | None = None
     debug: bool = False
-    extra: dict[str, object] = field(default_factory=dict)
 
     def open(self, master: str | None = None, conf: list[str] | None = None) -> Warehouse:
         """Return the warehouse with its settings put together."""

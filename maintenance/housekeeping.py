@@ -176,12 +176,16 @@ def exposure(snapshot: Snapshot, now: datetime) -> Exposure:
     line, clock = snapshot.spec.timeline, snapshot.ledger.clock
     if clock is None:
         return Exposure(age=0, bound=snapshot.spec.bound, files=0)
-    oldest: dict[str, int] = {f.path: f.min_exp for f in snapshot.files if f.has_expired(clock)}
-    on_disk = set(snapshot.table.data_files())
-    for entry in snapshot.table.entries(snapshot.version):
-        if entry.ebb.get("oldest_expired") is not None:
-            oldest |= {path: entry.ebb["oldest_expired"] for path in entry.removed if path in on_disk}
     moment = line.kind.from_datetime(now) if line.kind.has_wall_clock else line.end_of(clock)
+    over = max(clock, line.clock_at(moment))  # a table that is behind holds records that have expired on the wall
+    oldest: dict[str, int] = {f.path: f.min_exp for f in snapshot.files if f.has_expired(over)}
+    removed = set(snapshot.table.data_files()) - {f.path for f in snapshot.files}
+    for entry in snapshot.table.entries(snapshot.version):
+        if not removed:
+            break
+        if entry.ebb.get("oldest_expired") is not None:
+            oldest |= {path: entry.ebb["oldest_expired"] for path in entry.removed if path in removed}
+        removed -= set(entry.removed)
     age = 0
     for path, slot in oldest.items():
         start = line.end_of(slot)

@@ -4,8 +4,8 @@ A file belongs to the tick that its name starts with (``2013-01-02T0600Z-anythin
 number for integer columns), otherwise to the tick in which it was last modified. Files for a tick that has been
 applied are late and join the next one. Before a tick is applied its files are moved together into
 ``_taken/SLOT``: whatever dies afterwards, the next run finds the very same batch and the ledger tells whether it
-was applied. Then they go to ``_applied/SLOT`` (erased with the quarantine's time) or, with a reason, to
-``_refused/SLOT``. What to do is decided by a pure function; time is an argument.
+was applied. Then they go to ``_applied/SLOT`` or, with a reason, to ``_refused/SLOT``; both are erased with the
+quarantine's time. What to do is decided by a pure function; time is an argument.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from index.errors import InputError, RetryError, UsageError, WarehouseError
+from index.errors import AppliedSlotError, EngineError, InputError, OverDeletionError, RetryError, WarehouseError
 from index.timeline import TimeKind, Timeline
 from maintenance.context import Context
 from maintenance.update import Report, update
@@ -59,6 +59,11 @@ class Outcome:
     error: str | None = None
     set_aside: str | None = None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the table has to wait: what failed may succeed later, and order matters."""
+        return self.error is not None and self.set_aside is None
+
 
 def label_time(name: str, kind: TimeKind) -> int | None:
     """Return the time that a file name starts with.
@@ -98,37 +103,58 @@ def steps(clock: int | None, due: int | None, landed: Sequence[Landed]) -> list[
     return [Step(slot, tuple(sorted(files))) for slot, files in sorted(by_slot.items())]
 
 
-def run_table(table: Table, context: Context, *, yes: bool = False) -> Iterator[Outcome]:
-    """Apply what has arrived for one table; yields an outcome per update made and per batch set aside."""
-    snapshot = table.snapshot()
-    spec = snapshot.spec
+def run_table(table: Table, context: Context, *, until: datetime, yes: bool = False) -> Iterator[Outcome]:
+    """Apply what has arrived for one table; yields an outcome per update made and per batch set aside.
+
+    Ticks that are over at ``until`` are due: now, or an earlier moment to replay the past.
+    """
+    spec = table.snapshot().spec
     if spec.landing is None:
         return
     folder = Path(spec.landing)
     if not folder.is_dir():
         yield Outcome(table=table.name, slot=None, files=0, error=f"landing folder {folder} does not exist; create it")
         return
-    yield from _finish_taken(table, spec, folder, context, yes=yes)
-    clock = table.snapshot().ledger.clock
-    line = spec.timeline
-    due = line.clock_at(line.kind.from_datetime(context.now)) if line.kind.has_wall_clock else None
-    for step in steps(clock, due, _landed(folder, line)):
+    for batch in _batches(folder / "_taken"):
+        outcome = _apply(table, spec, folder, context, slot=int(batch.name), taken=batch, yes=yes)
+        if outcome is not None:
+            yield outcome
+            if outcome.is_stopped:
+                return
+    for step in due_steps(table, until):
         good: list[Path] = []
         for path in step.files:
             reason = _unfit(path, spec)
             if reason is None:
                 good.append(path)
-            else:
-                aside = _move([path], folder / "_refused" / str(step.slot))
-                _write_reason(aside, reason)
+            elif not context.dry_run:
+                aside = _set_aside([path], folder, step.slot, reason)
                 yield Outcome(table=table.name, slot=step.slot, files=1, error=reason, set_aside=str(aside))
+        if context.dry_run:
+            yield Outcome(table=table.name, slot=step.slot, files=len(good))
+            continue
         taken = _move(good, folder / "_taken" / str(step.slot)) if good else None
         outcome = _apply(table, spec, folder, context, slot=step.slot, taken=taken, yes=yes)
         if outcome is not None:
             yield outcome
-            if outcome.error and not outcome.set_aside:
+            if outcome.is_stopped:
                 return
-    _expire_applied(folder, spec, table.snapshot().ledger.clock)
+    if not context.dry_run:
+        _erase_old(folder, spec, table.snapshot().ledger.clock)
+
+
+def due_steps(table: Table, until: datetime) -> list[Step]:
+    """Return the updates that are due for the files that have arrived."""
+    snapshot = table.snapshot()
+    line = snapshot.spec.timeline
+    due = line.clock_at(line.kind.from_datetime(until)) if line.kind.has_wall_clock else None
+    return steps(snapshot.ledger.clock, due, _landed(Path(snapshot.spec.landing or "."), line))
+
+
+def _batches(folder: Path) -> list[Path]:
+    """Return the folders that are named after a slot, in order."""
+    found = [p for p in folder.glob("*") if p.is_dir() and p.name.lstrip("-").isdigit()]
+    return sorted(found, key=lambda p: int(p.name))
 
 
 def _landed(folder: Path, line: Timeline) -> list[Landed]:
@@ -159,15 +185,6 @@ def _unfit(path: Path, spec: TableSpec) -> str | None:
     return None
 
 
-def _finish_taken(table: Table, spec: TableSpec, folder: Path, context: Context, *, yes: bool) -> Iterator[Outcome]:
-    """Apply, or recognise as applied, the batches that an earlier run took and did not finish."""
-    taken = sorted((folder / "_taken").glob("*"), key=lambda p: int(p.name))
-    for batch in taken:
-        outcome = _apply(table, spec, folder, context, slot=int(batch.name), taken=batch, yes=yes)
-        if outcome is not None:
-            yield outcome
-
-
 def _apply(
     table: Table, spec: TableSpec, folder: Path, context: Context, *, slot: int, taken: Path | None, yes: bool
 ) -> Outcome | None:
@@ -175,21 +192,27 @@ def _apply(
     clock = table.snapshot().ledger.clock
     if not files and clock is not None and slot <= clock:
         return None
+    outcome = Outcome(table=table.name, slot=slot, files=len(files))
     try:
         report = update(table, files, context, at=spec.timeline.end_of(slot), catch_up=True, yes=yes)
-    except (InputError, UsageError) as error:
+    except AppliedSlotError:
+        # The clock went past the tick while its batch waited: the files are late and join the next one.
+        if taken is not None:
+            _move(sorted(taken.iterdir()), folder)
+            taken.rmdir()
+        return None
+    except (OverDeletionError, RetryError, EngineError) as error:
+        return replace(outcome, error=str(error))
+    except WarehouseError as error:
         if taken is None:
-            return Outcome(table=table.name, slot=slot, files=0, error=str(error))
-        aside = _move(sorted(taken.iterdir()), folder / "_refused" / str(slot))
+            return replace(outcome, error=str(error))
+        aside = _set_aside(sorted(taken.iterdir()), folder, slot, str(error))
         taken.rmdir()
-        _write_reason(aside, str(error))
-        return Outcome(table=table.name, slot=slot, files=len(files), error=str(error), set_aside=str(aside))
-    except (RetryError, WarehouseError) as error:
-        return Outcome(table=table.name, slot=slot, files=len(files), error=str(error))
-    if taken is not None:
+        return replace(outcome, error=str(error), set_aside=str(aside))
+    if taken is not None and not context.dry_run:
         _move(sorted(taken.iterdir()), folder / "_applied" / str(slot))
         taken.rmdir()
-    return Outcome(table=table.name, slot=slot, files=len(files), report=report)
+    return replace(outcome, report=report)
 
 
 def _move(files: Sequence[Path], target: Path) -> Path:
@@ -199,26 +222,31 @@ def _move(files: Sequence[Path], target: Path) -> Path:
     return target
 
 
-def _write_reason(folder: Path, reason: str) -> None:
-    (folder / "_reason.json").write_text(json.dumps({"reason": reason}) + "\n", encoding="utf-8")
+def _set_aside(files: Sequence[Path], folder: Path, slot: int, reason: str) -> Path:
+    """Keep files that cannot be applied, with the reason in a file beside them."""
+    names = [file.name for file in files]
+    aside = _move(files, folder / "_refused" / str(slot))
+    with (aside / "_reasons.jsonl").open("a", encoding="utf-8") as text:
+        text.write(json.dumps({"files": names, "reason": reason}) + "\n")
+    return aside
 
 
-def _expire_applied(folder: Path, spec: TableSpec, clock: int | None) -> None:
-    """Erase applied files with the quarantine's time: the deletion bound would mean little if they stayed."""
+def _erase_old(folder: Path, spec: TableSpec, clock: int | None) -> None:
+    """Erase files with the quarantine's time: the deletion bound would mean little if they stayed."""
     if clock is None:
         return
     through = clock - max(0, spec.quarantine_time // spec.timeline.tick - 1)
-    for batch in (folder / "_applied").glob("*"):
+    for batch in (*_batches(folder / "_applied"), *_batches(folder / "_refused")):
         if int(batch.name) <= through:
             shutil.rmtree(batch)
 
 
 def run_all(
-    tables: Sequence[Table], context: Context, *, now: Callable[[], datetime], yes: bool = False
+    tables: Sequence[Table], context: Context, *, until: datetime | None = None, yes: bool = False
 ) -> Iterator[Outcome]:
     """Apply what has arrived for every table; what fails for one does not stop the others."""
     for table in tables:
         try:
-            yield from run_table(table, replace(context, now=now()), yes=yes)
+            yield from run_table(table, context, until=until or context.now, yes=yes)
         except WarehouseError as error:
             yield Outcome(table=table.name, slot=None, files=0, error=str(error))

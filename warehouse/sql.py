@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["answer", "query", "register", "window_sql"]
 
+# The nodes of a parsed statement that change something, set something, or run what cannot be seen here.
+_CHANGES = re.compile(
+    r"^[\s:+\-']*((?:Insert|Create|Drop|Delete|Update|Merge|Replace|Alter|Set|Reset|Overwrite|Truncate|Add|Cache|Uncache|Execute"
+    r"|Compound|Call|Refresh|Analyze|Load|Repair|Recover|Rename|Comment|Declare|Clear)\w*|\w*Command\w*|\w*ExecuteImmediate\w*)\b(?! *=)",
+    re.MULTILINE,
+)
 _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
 
 
@@ -32,7 +39,15 @@ def register(spark: SparkSession, tables: Sequence[Table]) -> None:
     """Make each table a temporary view of its live window in any session that has Delta's jars."""
     for table in tables:
         with spark_errors(f"table {table.name} cannot be shown to SQL"):
-            spark.sql(window_sql(table.snapshot())).createOrReplaceTempView(table.name)
+            snapshot = table.snapshot()
+            names = [f"`{column.name}`" for column in snapshot.spec.columns]
+            # Files without live records are gone already, so looking for more of them would only cost time: as a sum
+            # the slot is neither looked up in the log's statistics nor in those of every row group.
+            visible = f"{EXPIRES_SLOT} + 0 > {snapshot.ledger.clock}" if snapshot.ledger.clock is not None else "false"
+            reader = spark.read.format("delta").option("versionAsOf", snapshot.version)
+            reader.load(str(table.folder.resolve())).where(visible).selectExpr(*names).createOrReplaceTempView(
+                table.name
+            )
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:
@@ -40,26 +55,9 @@ def query(spark: SparkSession, text: str) -> DataFrame:
     with spark_errors("the query cannot be run", is_query=True):
         plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)  # there is no public parser
         shape = str(plan.treeString())
-        kind = plan.getClass().getName()
-        if "Command" in kind or kind.rsplit(".", 1)[-1].startswith(
-            (
-                "Insert",
-                "Create",
-                "Drop",
-                "Delete",
-                "Update",
-                "Merge",
-                "Replace",
-                "Alter",
-                "Set",
-                "Overwrite",
-                "Truncate",
-                "Add",
-                "Cache",
-                "Uncache",
-            )
-        ):
-            msg = f"ebb sql answers queries only, and this is {kind.rsplit('.', 1)[-1]}; start it with SELECT or WITH"
+        found = _CHANGES.search(shape)
+        if found:
+            msg = f"ebb sql answers queries only, and this is {found[1]}; start it with SELECT or WITH"
             raise UsageError(msg)
         called = {name for name in _RUNS_CODE if f"'{name}(" in shape.lower()}
         if called:

@@ -36,7 +36,11 @@ def a_batch(slot: int, rng: random.Random) -> list[Record]:
     """Return a batch with records that live from one tick to the whole span, some over, some refused."""
     batch = [Record(slot * 1000 + i, f"k{rng.randrange(9)}", slot, slot + rng.randrange(1, 7)) for i in range(60)]
     batch += [Record(slot * 1000 + 900 + i, None, slot, slot + 3) for i in range(rng.randrange(3))]
-    return [*batch, Record(slot * 1000 + 990, "late", slot - 2, slot), Record(slot * 1000 + 991, "long", slot, slot + 7)]
+    return [
+        *batch,
+        Record(slot * 1000 + 990, "late", slot - 2, slot),
+        Record(slot * 1000 + 991, "long", slot, slot + 7),
+    ]
 
 
 class Story:

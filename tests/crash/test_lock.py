@@ -105,7 +105,14 @@ def test_a_killed_holder_never_blocks(holder: Process, table: OpenTable) -> None
 
 
 def test_readers_need_no_lock(holder: Process, table: OpenTable, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["status"], ["status", "t"], ["history", "t"], ["explain", "t"], ["scan", "t"], ["probe", "t", "a"]):
+    for command in (
+        ["status"],
+        ["status", "t"],
+        ["history", "t"],
+        ["explain", "t"],
+        ["scan", "t"],
+        ["probe", "t", "a"],
+    ):
         assert main(command) == 0, capsys.readouterr().err
     assert main(["quarantine", "t"]) == 0
 

@@ -394,6 +394,29 @@ def test_csv_that_cannot_be_read_goes_to_quarantine_as_the_text_it_was(warehouse
     assert adds_up(report)
 
 
+def test_csv_of_other_systems_is_read_and_an_open_quote_loses_nothing(warehouse: Warehouse, tmp_path: Path) -> None:
+    head = "id,key,inserted,expires,pay"
+    texts = {
+        "windows": f'{head}\r\n1,a,5,8,x\r\n2,"b",5,8,"two\nlines"\r\n',
+        "bom": f"\ufeff{head}\n1,a,5,8,x\n2,b,5,8,two\nlines",
+        "quoted": '"id","key","inserted","expires","pay"\n"1","a","5","8","x"\n2,b,5,8,say "hi"\n',
+        "open": f'{head}\n1,a,5,8,x\n2,"b,5,8,x\n3,c,5,8,y\n',
+    }
+    found: dict[str, list[Any]] = {}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.csv").write_bytes(text.encode())
+        table = integer_table(warehouse, name)
+        assert adds_up(table.update(tmp_path / f"{name}.csv", at=5))
+        found[name] = [row["pay"] for row in scanned(table)] + [r.record for r in read_refused(table.table)]
+
+    assert found == {
+        "windows": ["x", "two\nlines"],
+        "bom": ["x", "two", "lines"],
+        "quoted": ["x", 'say "hi"'],
+        "open": ["x", '2,"b,5,8,x\n3,c,5,8,y'],
+    }
+
+
 def test_json_that_cannot_be_read_goes_to_quarantine_as_the_text_it_was(warehouse: Warehouse, tmp_path: Path) -> None:
     table = integer_table(warehouse)
     good = {"id": 1, "key": "a", "inserted": 5, "expires": 8, "pay": "x"}

@@ -1,0 +1,180 @@
+"""load, update and run as far as they need no JVM: empty ticks, and everything that is refused before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.command import Command, state_of
+from tests.unit.cli.conftest import DECLARED
+
+_PROMISED = {
+    "slot", "ticks", "version", "received", "admitted", "expired_on_arrival", "quarantined", "expired",
+    "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written", "already_applied", "seconds",
+}  # fmt: skip
+
+
+def test_an_empty_tick_moves_the_clock(with_table: Command) -> None:
+    shown = with_table.right("update", "t", "--at", "1").out.splitlines()
+
+    assert shown[0] == "t: slot 1 (1), version 1"
+    assert shown[1] == "  received 0 = admitted 0 + expired on arrival 0 + quarantined 0"
+    assert shown[2] == "  expired 0, live 0; touched 0 of at most 8 cells"
+    assert shown[3].startswith("  files +0 −0, 0 B written, ")
+
+
+def test_an_update_as_json_has_all_that_is_promised(with_table: Command) -> None:
+    told = with_table.right("update", "t", "--at", "3", "--json").json
+
+    assert set(told) >= _PROMISED
+    assert (told["slot"], told["version"], told["cells_bound"], told["already_applied"]) == (3, 1, 8, False)
+
+
+def test_a_tick_that_was_applied_changes_nothing_and_says_so(with_table: Command) -> None:
+    with_table.right("update", "t", "--at", "1")
+    before = state_of(with_table.root)
+
+    assert with_table.right("update", "t", "--at", "1").out == "t: already applied at slot 1 (1); nothing changed\n"
+    assert with_table.right("update", "t", "--at", "1", "--json").json["already_applied"] is True
+    assert state_of(with_table.root) == before
+
+
+def test_a_dry_run_of_an_update_changes_nothing(with_table: Command) -> None:
+    with_table.right("update", "t", "--at", "1")
+    before = state_of(with_table.root)
+
+    assert "(dry run: nothing was changed)" in with_table.right("update", "t", "--at", "2", "--dry-run").out
+    assert with_table.right("update", "t", "--dry-run", "--json").json["dry_run"] is True
+    assert state_of(with_table.root) == before
+
+
+def test_without_at_an_integer_table_goes_on_by_one_tick(with_table: Command) -> None:
+    assert "integers have no now" in with_table.wrong("update", "t", code=2)
+    with_table.right("update", "t", "--at", "7")
+
+    assert with_table.right("update", "t", "--json").json["slot"] == 8
+
+
+def test_more_than_one_tick_needs_catch_up(with_table: Command) -> None:
+    with_table.right("update", "t", "--at", "1")
+
+    assert "3 ticks after the clock 1; pass --catch-up" in with_table.wrong("update", "t", "--at", "4", code=1)
+    assert with_table.right("update", "t", "--at", "4", "--catch-up", "--json").json["ticks"] == 3
+
+
+def test_a_tick_that_is_not_over_is_refused_on_the_wall_clock(ebb: Command) -> None:
+    times = ("--inserted", "i", "--expires", "x", "--tick", "36500d", "--span", "36500d")
+    ebb.right("create", "t", "--schema", "k INT, i TIMESTAMP, x TIMESTAMP", "--key", "k", *times)
+    ebb.right("update", "t", "--at", "1970-01-02")
+
+    assert "is not over before 2069-12-07T00:00:00Z" in ebb.wrong("update", "t", code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--at", "soon"), 2, "time 'soon' is not an integer"),
+        (("--at", "1.5"), 2, "time '1.5' is not an integer"),
+        (("--at", "9" * 19), 2, "at most 18 digits"),
+        (("--wait", "forever"), 2, "duration 'forever'"),
+        (("--conf", "spark.x"), 2, "--conf 'spark.x' is not KEY=VALUE"),
+        (("--conf", "=4"), 2, "--conf '=4' is not KEY=VALUE"),
+        (("none.csv", "--at", "1"), 1, "none.csv: no such file, folder or match"),
+        (("*.pq", "--at", "1"), 1, "*.pq: no such file"),
+        (("", "--at", "1"), 1, "no such file"),
+        (("empty", "--at", "1"), 1, "empty: there is no file in it"),
+        (("text.txt", "--at", "1"), 1, "does not tell a format that Ebb reads"),
+        (("bad.parquet", "--at", "1"), 1, "not a readable Parquet file"),
+        (("wrong.csv", "--at", "1"), 1, "wrong.csv: column kei is not in the table"),
+        (("--unknown",), 2, "no such option: --unknown"),
+    ],
+)
+def test_a_wrong_update_is_refused_before_spark_starts(
+    with_table: Command, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    Path("empty").mkdir()
+    Path("text.txt").write_text("a", encoding="utf-8")
+    Path("bad.parquet").write_bytes(b"PAR1 and then nothing")
+    Path("wrong.csv").write_text("id,kei\n1,a\n", encoding="utf-8")
+
+    assert says in with_table.wrong("update", "t", *arguments, code=code)
+    with_table.wrong("load", "t", *arguments, code=code)
+
+
+def test_load_needs_a_file(with_table: Command) -> None:
+    assert "names no file with records" in with_table.wrong("load", "t", "--at", "1", code=2)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["load", "update", "probe", "scan", "history", "explain", "quarantine", "alter", "drop", "seal", "purge", "erase"],
+)
+def test_a_table_that_is_not_there_is_named_with_those_that_are(with_table: Command, command: str) -> None:
+    extra = {"alter": ["--deletion-bound", "9"], "probe": ["a"], "load": ["x.csv"]}.get(command, [])
+
+    told = with_table.wrong(command, "flights", *extra, code=1)
+    assert told == f"there is no table flights in {with_table.root}; it has t"
+
+
+def test_run_needs_a_landing_folder(with_table: Command) -> None:
+    assert "has a landing folder" in with_table.wrong("run", "--once", code=2)
+    assert "there is no table x" in with_table.wrong("run", "--once", "--table", "x", code=1)
+
+
+def test_run_finds_nothing_to_do_in_an_empty_landing_folder(with_table: Command) -> None:
+    with_table.right("alter", "t", "--landing", "landing")
+
+    assert with_table.right("run", "--once").out == "nothing to do: no files have arrived and no tick is due\n"
+    assert with_table.right("run", "--once", "--json").json == {"outcomes": [], "failed": False}
+    assert "time 'x' is not ISO 8601" in with_table.wrong("run", "--once", "--at", "x", code=2)
+
+
+def test_run_says_which_landing_folder_is_gone(with_table: Command) -> None:
+    with_table.right("alter", "t", "--landing", "landing")
+    Path("landing").rmdir()
+
+    assert "landing folder" in with_table.wrong("run", "--once", code=1)
+
+
+def test_a_file_with_another_header_is_set_aside_with_its_reason(with_table: Command) -> None:
+    with_table.right("update", "t", "--at", "1")
+    with_table.right("alter", "t", "--landing", "landing")
+    Path("landing/2-wrong.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+
+    result = with_table("run", "--once")
+
+    assert result.code == 1
+    assert "column a is not in the table" in result.err
+    assert "_refused/2" in result.err
+    assert result.out.startswith("t  2  "), "the tick itself was applied"
+
+
+@pytest.mark.parametrize("command", ["seal", "purge", "erase"])
+def test_housekeeping_with_nothing_to_do_says_so(with_table: Command, command: str) -> None:
+    with_table.right("update", "t", "--at", "1")
+
+    shown = with_table.right(command, "t").out
+    assert (
+        shown
+        == {
+            "seal": "t: nothing to seal\n",
+            "purge": "t: nothing to purge\n",
+            "erase": "t: 0 files erased (0 B), 0 wait for readers\n",
+        }[command]
+    )
+    assert "(dry run: nothing was changed)" in with_table.right(command, "t", "--dry-run").out
+    told = with_table.right(command, "t", "--dry-run", "--json").json
+    assert (told["name"], told["op"], told["dry_run"]) == ("t", command, True)
+
+
+def test_a_date_table_takes_iso_dates(ebb: Command) -> None:
+    times = ("--inserted", "i", "--expires", "x", "--tick", "1d", "--span", "7d")
+    ebb.right("create", "d", "--schema", "k INT, i DATE, x DATE", "--key", "k", *times)
+
+    assert ebb.right("update", "d", "--at", "2013-01-05", "--json").json["time"] == "2013-01-05"
+    assert "is not ISO 8601" in ebb.wrong("update", "d", "--at", "05.01.2013", code=2)
+
+
+def test_declared_is_what_the_other_tests_think_it_is(ebb: Command) -> None:
+    assert ebb.right("create", "t", *DECLARED, "--json").json["ticks_per_span"] == 6

@@ -1,0 +1,136 @@
+"""Settings, help, versions, and how errors are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.main import app, main
+from tests.unit.cli.command import Command
+from tests.unit.cli.conftest import DECLARED
+
+_COMMANDS = [str(command.callback.__name__) for command in app.registered_commands if command.callback]
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_every_command_has_help_with_a_sentence_and_every_option_explained(command: str, ebb: Command) -> None:
+    shown = ebb.right(command, "--help").out
+
+    assert f"ebb {command}" in shown
+    assert shown == ebb.right(command, "-h").out
+    for line in shown.splitlines():
+        words = line.strip("│* ").split()
+        if words and words[0].startswith("--"):
+            assert len(words) > 2, f"an option without help: {line}"
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+
+    shown = capsys.readouterr()
+    assert all(command in shown.out for command in _COMMANDS)
+    assert shown.err == ""
+
+
+def test_the_version_is_told(ebb: Command) -> None:
+    assert ebb.right("--version").out.startswith("ebb 0.")
+
+
+def test_an_unknown_command_or_option_is_named(ebb: Command) -> None:
+    assert ebb.wrong("frobnicate", code=2) == "no such command 'frobnicate'; see ebb --help"
+    assert ebb.wrong("scan", "t", "--frobnicate", code=2) == "no such option: --frobnicate; see ebb scan --help"
+    assert ebb.wrong("scan", code=2) == "missing argument 'NAME'; see ebb scan --help"
+    assert "unexpected extra argument" in ebb.wrong("scan", "t", "u", code=2)
+
+
+def test_the_warehouse_comes_from_the_command_line_then_the_environment_then_the_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def warehouse(*arguments: str) -> str:
+        capsys.readouterr()
+        assert main([*arguments, "status"]) == 0
+        return capsys.readouterr().out.split(";")[0].removeprefix("no tables in ")
+
+    monkeypatch.delenv("EBB_WAREHOUSE", raising=False)
+    monkeypatch.delenv("EBB_CONFIG", raising=False)
+    assert warehouse() == "warehouse-data"
+    Path("ebb.toml").write_text('warehouse = "here"\n', encoding="utf-8")
+    assert warehouse() == "here"
+    Path("other.toml").write_text('warehouse = "there"\n', encoding="utf-8")
+    monkeypatch.setenv("EBB_CONFIG", "other.toml")
+    assert warehouse() == "there"
+    monkeypatch.setenv("EBB_WAREHOUSE", "environment")
+    assert warehouse() == "environment"
+    assert warehouse("--warehouse", "command-line") == "command-line"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"[spark\n", "is not TOML"),
+        (b"\xff\xfe", "is not TOML"),
+        (b"warehouse = 5\n", "warehouse is 5"),
+        (b"warehous = 'x'\n", "warehous is not a setting; it may hold warehouse, jars, spark"),
+        (b"spark = 'local'\n", "spark is 'local'"),
+        (b"[spark]\nmaster = 4\n", "spark.master is 4"),
+        (b"[spark.conf]\nspark.driver.memory = '4g'\n", "write the whole name in quotes"),
+    ],
+)
+def test_a_broken_settings_file_is_named_with_what_is_wrong(ebb: Command, text: bytes, says: str) -> None:
+    Path("ebb.toml").write_bytes(text)
+
+    told = ebb.wrong("status", code=2)
+    assert told.startswith("settings file ebb.toml")
+    assert says in told
+
+
+def test_a_settings_file_that_is_not_there_is_an_error_only_if_it_was_named(
+    ebb: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ebb.right("status")
+    monkeypatch.setenv("EBB_CONFIG", "none.toml")
+
+    assert "settings file none.toml cannot be read" in ebb.wrong("status", code=2)
+
+
+def test_a_warehouse_that_is_a_file_is_refused(ebb: Command) -> None:
+    ebb.root.write_text("", encoding="utf-8")
+
+    assert "is not a folder; pass --warehouse DIR" in ebb.wrong("status", code=2)
+
+
+def test_a_table_written_by_a_newer_ebb_is_refused(ebb: Command) -> None:
+    ebb.right("create", "t", *DECLARED)
+    entry = next((ebb.root / "t" / "_delta_log").glob("*.json"))
+    text = entry.read_text(encoding="utf-8")
+    entry.write_text(text.replace('"ebb.formatVersion":"1"', '"ebb.formatVersion":"2"'), encoding="utf-8")
+
+    assert "format version 2 and this Ebb knows 1; upgrade Ebb" in ebb.wrong("scan", "t", code=1)
+
+
+def test_debug_shows_where_an_error_comes_from(ebb: Command) -> None:
+    from index.errors import UnknownTableError
+
+    with pytest.raises(UnknownTableError):
+        main(["--warehouse", str(ebb.root), "--debug", "scan", "t"])
+
+
+def test_an_error_that_nobody_thought_of_is_still_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ebb: Command
+) -> None:
+    from maintenance.api import Warehouse
+
+    def broken(_self: Warehouse) -> None:
+        msg = "first line\nsecond line"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr(Warehouse, "tables", broken)
+    capsys.readouterr()
+
+    assert main(["status"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "ZeroDivisionError: first line; run again with --debug" in told

@@ -1,0 +1,80 @@
+"""Names never form a path outside the warehouse (P26)."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.command import Command
+from tests.unit.cli.conftest import DECLARED
+
+_PARTS = (
+    "..", ".", "/", "\\", "a", "b", "t", "~", "%2e%2e", "%2f", "..%2f", "\x00"[:0], " ", "\n", "é", "\u202e", "A", "-",
+    "_", "C:", "$HOME", "`id`", "*", "?", "con", "nul", "etc", "passwd", "tmp", "\u2215", "\uff0e\uff0e", "t.quarantine",
+    "_delta_log",
+)  # fmt: skip
+
+
+def _listing(folder: Path) -> list[str]:
+    return sorted(os.path.join(place, name) for place, folders, names in os.walk(folder) for name in [*folders, *names])
+
+
+@pytest.mark.parametrize(
+    "name", ["../x", "a/b", "A", "", ".", "..", "/etc", "t.quarantine", "_t", "1t", "a" * 64, "ü", "a b", "a\nb", "~"]
+)
+def test_a_hostile_name_is_refused_by_every_command(ebb: Command, name: str) -> None:
+    told = ebb.wrong("create", name, *DECLARED, code=2)
+    assert "must start with a letter a-z" in told
+    for command in ("load", "update", "scan", "history", "explain", "quarantine", "drop", "seal", "purge", "erase"):
+        assert "must start with a letter a-z" in ebb.wrong(command, "--", name, code=2)
+    assert "must start with a letter a-z" in ebb.wrong("probe", "--", name, "key", code=2)
+    assert "must start with a letter a-z" in ebb.wrong("alter", "--landing", "x", "--", name, code=2)
+    assert "must start with a letter a-z" in ebb.wrong("status", "--", name, code=2)
+    assert "must start with a letter a-z" in ebb.wrong("run", "--once", f"--table={name}", code=2)
+
+
+def test_the_longest_name_is_accepted(ebb: Command) -> None:
+    ebb.right("create", "a" * 63, *DECLARED)
+    ebb.right("create", "z9_", *DECLARED)
+
+    assert ebb.right("status", "a" * 63, "--json").json["name"] == "a" * 63
+
+
+def test_five_hundred_traversals_make_nothing_anywhere(ebb: Command, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    before = _listing(tmp_path)
+    made = 0
+    for _ in range(500):
+        name = "".join(rng.choice(_PARTS) for _ in range(rng.randrange(1, 7)))
+        if name.isascii() and name.replace("_", "a").isalnum() and name.islower() and name[0].isalpha():
+            continue  # an honest name after all
+        made += 1
+        told = ebb.wrong("create", *DECLARED, "--", name, code=2)
+        assert "must start with a letter a-z" in told
+
+    assert made > 400
+    assert _listing(tmp_path) == before
+
+
+def test_a_hostile_name_in_a_message_is_escaped(ebb: Command) -> None:
+    told = ebb.wrong("scan", "--", "\x1b]0;owned\x07\u202e", code=2)
+
+    assert "\x1b" not in told
+    assert "\x07" not in told
+    assert "\u202e" not in told
+
+
+def test_a_folder_that_is_no_table_is_not_listed(ebb: Command) -> None:
+    ebb.right("create", "t", *DECLARED)
+    (ebb.root / "other").mkdir()
+    (ebb.root / "file").write_text("", encoding="utf-8")
+
+    assert [table["name"] for table in ebb.right("status", "--json").json["tables"]] == ["t"]
+    assert "there is no table other" in ebb.wrong("scan", "other", code=1)
+    assert "exists already" in ebb.wrong("create", "other", *DECLARED, code=1)
+    assert "exists already" in ebb.wrong("create", "file", *DECLARED, code=1)

@@ -1,0 +1,126 @@
+"""probe and scan on a table without records: what is accepted, what is refused."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.command import Command
+from tests.unit.cli.conftest import TIMES
+
+_HEADER = "id  key  inserted  expires  pay\n──  ───  ────────  ───────  ───\n(0 records)\n"
+
+
+def test_a_table_without_records_is_read_as_an_empty_one(with_table: Command) -> None:
+    for _ in range(2):
+        assert with_table.right("scan", "t").out == _HEADER
+        assert with_table.right("probe", "t", "a").out == _HEADER
+        assert with_table.right("scan", "t", "--format", "csv").out == "id,key,inserted,expires,pay\n"
+        assert with_table.right("scan", "t", "--format", "jsonl").out == ""
+        with_table.right("update", "t", "--at", "1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--columns", "id,nope"), 2, "table t has no column 'nope'; it has id, key, inserted, expires, pay"),
+        (("--columns", ","), 2, "names no column"),
+        (("--columns", "id,id"), 2, "names a column twice"),
+        (("--columns", "_exp_slot"), 2, "has no column '_exp_slot'"),
+        (("--where", "nope > 1"), 2, "has no column 'nope'"),
+        (("--where", "id >"), 2, "stands where a column or value should be"),
+        (("--where", "system('rm')"), 2, "stands where a comparison should be"),
+        (("--where", "id = 1; drop table t"), 2, "cannot read"),
+        (("--where", ")" * 5), 2, "stands where a column or value should be"),
+        (("--where", "(" * 500), 2, "nested deeper than"),
+        (("--limit", "-1"), 2, "is not in the range"),
+        (("--limit", "many"), 2, "is not a valid int"),
+        (("--format", "xml"), 2, "'xml' is not one of"),
+        (("--isolation", "dirty"), 2, "'dirty' is not"),
+        (("--as-of", "noon"), 2, "time 'noon' is not an integer"),
+        (("--as-of", "1"), 1, "is before the clock"),
+        (("--output", "no/such/folder/x.csv"), 1, "cannot be written"),
+        (("--output", "."), 1, "cannot be written"),
+    ],
+)
+def test_a_wrong_scan_is_refused(with_table: Command, arguments: tuple[str, ...], code: int, says: str) -> None:
+    with_table.right("update", "t", "--at", "5")
+
+    assert says in with_table.wrong("scan", "t", *arguments, code=code)
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "exactly one of them"),
+        (("a", "--prefix", "a"), "exactly one of them"),
+        (("--from", "a", "--keys-from", "x"), "exactly one of them"),
+        (("--columns", "nope", "a"), "has no column 'nope'"),
+        (("\udcff",), "cannot be read"),
+    ],
+)
+def test_a_wrong_probe_is_refused(with_table: Command, arguments: tuple[str, ...], says: str) -> None:
+    assert says in with_table.wrong("probe", "t", *arguments, code=2)
+
+
+_TYPES = {
+    "INT": (["7", "-7"], ["x", "7.5", "2147483648", ""]),
+    "BIGINT": (["9223372036854775807"], ["9223372036854775808"]),
+    "DOUBLE": (["1e3", "-0.0"], ["one"]),
+    "BOOLEAN": (["true", "FALSE"], ["yes"]),
+    "DATE": (["2013-01-31"], ["2013-02-30", "31.1.2013"]),
+    "TIMESTAMP": (["2013-01-31T05:00:00Z", "2013-01-31"], ["noon"]),
+    "DECIMAL(5,2)": (["1.25"], ["1.234", "12345.67", "x"]),
+    "BINARY": (["0xdeadbeef", "00ff"], ["xyz"]),
+    "STRING": (["", "ü", "a,b", "'; drop table t", "../x"], []),
+}
+
+
+@pytest.mark.parametrize("type_", _TYPES)
+def test_a_key_is_read_by_the_type_of_its_column(ebb: Command, type_: str) -> None:
+    schema = f"k {type_}, inserted BIGINT, expires BIGINT"
+    ebb.right("create", "t", "--schema", schema, "--key", "k", *TIMES, "--tick", "1", "--span", "6")
+    ebb.right("update", "t", "--at", "1")
+    right, wrong = _TYPES[type_]
+
+    for key in right:
+        assert ebb.right("probe", "t", "--", key).out.endswith("(0 records)\n")
+    for key in wrong:
+        assert "does not fit column k of type" in ebb.wrong("probe", "t", "--", key, code=2)
+
+
+def test_composite_keys_are_csv_and_may_be_leading_parts(ebb: Command) -> None:
+    schema = "a STRING, b INT, c STRING, inserted BIGINT, expires BIGINT"
+    ebb.right("create", "t", "--schema", schema, "--key", "a,b,c", *TIMES, "--tick", "1", "--span", "6")
+
+    for key in ("x", "x,1", 'x,1,"with, comma"', '"x"', ","):
+        if key != ",":
+            ebb.right("probe", "t", key)
+            ebb.right("probe", "t", "--from", key)
+    ebb.right("probe", "t", "--prefix", "x,1,wi")
+    assert "does not fit column b" in ebb.wrong("probe", "t", ",", code=2)
+    assert "has 4 parts; the key is a,b,c" in ebb.wrong("probe", "t", "x,1,y,z", code=2)
+    assert "has 0 parts" in ebb.wrong("probe", "t", "", code=2)
+    assert "cannot be read" in ebb.wrong("probe", "t", '"x', code=2)
+    assert "must end in a part of a text column" in ebb.wrong("probe", "t", "--prefix", "x,1", code=2)
+
+
+def test_a_prefix_needs_a_text_column(ebb: Command) -> None:
+    schema = "k INT, inserted BIGINT, expires BIGINT"
+    ebb.right("create", "t", "--schema", schema, "--key", "k", *TIMES, "--tick", "1", "--span", "6")
+
+    assert "must end in a part of a text column; the key is k int" in ebb.wrong("probe", "t", "--prefix", "1", code=2)
+
+
+def test_keys_come_from_a_file_or_from_standard_input(with_table: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("keys").write_text("a\n\nb\n", encoding="utf-8")
+    Path("odd").write_bytes(b"\xff\xfe")
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\nb\n"))
+
+    assert with_table.right("probe", "t", "--keys-from", "keys").out == _HEADER
+    assert with_table.right("probe", "t", "--keys-from", "-").out == _HEADER
+    assert "the keys cannot be read" in with_table.wrong("probe", "t", "--keys-from", "none", code=1)
+    assert "the keys cannot be read" in with_table.wrong("probe", "t", "--keys-from", "odd", code=1)
