@@ -9,6 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from typing import Annotated
 
 import typer
@@ -108,11 +109,22 @@ def _command_of(arguments: list[str]) -> str:
     return next((f"{word} " for word in arguments if word in known), "")
 
 
+class _NoPandas(MetaPathFinder):
+    """Keeps Arrow from importing pandas, which takes longer than a probe and is of no use to it."""
+
+    def find_spec(self, fullname: str, _path: object, _target: object = None) -> None:
+        """Deny that there is one."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname, name=fullname)
+
+
 def entry() -> None:
     """Start from the console."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # not every terminal has every character
+    if _command_of(sys.argv[1:]).strip() in ("probe", "scan"):
+        sys.meta_path.insert(0, _NoPandas())
     sys.exit(main())
 
 

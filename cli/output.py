@@ -99,6 +99,11 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         return
     if output.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(output))
+    if output.exists() and not output.is_file():  # /dev/null or a pipe: to be written to, not to be replaced
+        with output.open("wb") as sink:
+            yield sink
+        return
+    output = output.resolve()  # a link stays a link
     partial = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as sink:

@@ -134,7 +134,8 @@ def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFr
         F.when(values != 1, F.col("value")).alias("w"),
     )
     strange = F.array_except("k", known)
-    repeated = F.when(F.size("k") > F.size(F.array_distinct("k")), F.array_join("k", ","))
+    twice = F.filter("k", lambda name: F.size(F.filter("k", lambda other: other == name)) > 1)
+    repeated = F.when(F.size("k") > F.size(F.array_distinct("k")), F.try_element_at(twice, F.lit(1)))
     keys = F.coalesce(F.try_element_at(strange, F.lit(1)), repeated).alias(_KEYS)
     columns = [F.col(f"r.{_quoted(column.name)}") for column in spec.columns]
     return parsed.select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), keys)

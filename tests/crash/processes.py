@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["Process", "java_of", "until"]
+__all__ = ["Process", "java_of", "until", "wait_for_end"]
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")
@@ -42,6 +42,11 @@ def java_of(pid: int) -> int | None:
             if name == "java" and int(rest[1]) == pid and rest[0] != "Z":
                 return int(entry)
     return None
+
+
+def wait_for_end(pid: int | None) -> None:
+    """Wait until a process that is not our child has ended."""
+    until(lambda: pid is None or not os.path.exists(f"/proc/{pid}"), seconds=20, what=f"the end of process {pid}")
 
 
 class Process:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.builders import integer_table, open_warehouse, records, scanned_ids, write_batch
-from tests.crash.processes import Process, java_of, until
+from tests.crash.processes import Process, java_of, until, wait_for_end
 
 _ASK = """
 import sys
@@ -50,7 +50,7 @@ def test_an_interrupted_update_says_so_and_leaves_the_table_as_it_was(
     assert process.errors == ["ebb: interrupted; table t is as it was, at version 1"]
     assert not process.lines
     assert table.table.snapshot().version == 1
-    until(lambda: not os.path.exists(f"/proc/{java}"), seconds=20, what="the JVM's end")
+    wait_for_end(java)
     assert sorted(os.listdir(table.table.folder)) == files
 
 
@@ -65,7 +65,7 @@ def test_an_interruption_before_spark_has_started_leaves_the_table_as_it_was(tmp
 
     assert process.end(20) == 143
     assert process.errors == ["ebb: interrupted; table t is as it was, at version 1"]
-    until(lambda: not os.path.exists(f"/proc/{java}"), seconds=20, what="the JVM's end")
+    wait_for_end(java)
     assert scanned_ids(table) == []
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from maintenance import OpenTable
 from tests.builders import integer_table, open_warehouse, scanned_ids, write_batch
-from tests.crash.processes import Process, java_of, until
+from tests.crash.processes import Process, java_of, until, wait_for_end
 from tests.model import Model, Record
 from warehouse.quarantine import read_refused
 
@@ -144,7 +144,7 @@ def test_a_killed_update_is_applied_whole_or_not_at_all(strategy: str, tmp_path:
             # The JVM may still be there: taking the lock and cleaning up at once must work all the same.
             story.open().erase()
             assert story.clock() == clock
-            until(lambda: java is None or not os.path.exists(f"/proc/{java}"), seconds=20, what="the JVM's end")
+            wait_for_end(java)
         if victim == "jvm" and answer.startswith("FAILED"):
             assert not story.strays()
         else:

@@ -158,13 +158,14 @@ DRIFTS: dict[str, tuple[dict[str, Any], str]] = {
 _DDL = {int: "BIGINT", str: "STRING"}
 
 
-@pytest.mark.parametrize("kind", DRIFTS)
-@pytest.mark.parametrize("form", ["parquet", "csv", "DataFrame"])
+# A CSV file tells no types.
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [(f, k) for f in ("parquet", "csv", "DataFrame") for k in DRIFTS if (f, k) != ("csv", "retyped")],
+)
 def test_drift_is_refused_and_the_table_does_not_move(
     form: str, kind: str, table: OpenTable, tmp_path: Path, spark: Any
 ) -> None:
-    if (kind, form) == ("retyped", "csv"):
-        pytest.skip("a CSV file tells no types")
     row, column = DRIFTS[kind]
     batch: Any = tmp_path / f"b.{form}"
     if form == "DataFrame":
@@ -269,14 +270,15 @@ def test_a_column_added_later_is_null_before_and_stays_through_every_rewrite(
         assert {row["id"]: row["note"] for row in scanned(table)} == wanted
         found = table.probe("k0", "k1", "k2", "x", columns=["note", "id"]).to_pylist()
         assert {row["id"]: row["note"] for row in found} == wanted
-        warehouse.register(spark)
-        assert {row["id"]: row["note"] for row in spark.sql("SELECT id, note FROM t").collect()} == wanted
 
     for slot, work in ((7, table.seal), (8, table.purge), (9, table.erase)):
         table.update(_wide(tmp_path / f"{slot}w.parquet", slot, f"n{slot}"), at=slot)
         check(slot)
         work()
         check(slot)
+    warehouse.register(spark)
+    answer = {row["id"]: row["note"] for row in spark.sql("SELECT id, note FROM t").collect()}
+    assert answer == {row["id"]: row["note"] for row in scanned(table)}
 
 
 def test_adding_a_column_is_refused_where_it_would_confuse(table: OpenTable) -> None:

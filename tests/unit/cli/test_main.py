@@ -39,7 +39,7 @@ def test_the_version_is_told(ebb: Command) -> None:
 
 def test_an_unknown_command_or_option_is_named(ebb: Command) -> None:
     assert ebb.wrong("frobnicate", code=2) == "no such command 'frobnicate'; see ebb --help"
-    assert ebb.wrong("scan", "t", "--frobnicate", code=2) == "no such option: --frobnicate; see ebb scan --help"
+    assert ebb.wrong("scan", "t", "--zigzag", code=2) == "no such option: --zigzag; see ebb scan --help"
     assert ebb.wrong("scan", code=2) == "missing argument 'NAME'; see ebb scan --help"
     assert "unexpected extra argument" in ebb.wrong("scan", "t", "u", code=2)
 

@@ -63,7 +63,18 @@ def test_csv_holds_every_type(tmp_path: Path) -> None:
 
     header, first, second = csv.reader(io.StringIO(text))
     assert header == list(_ROW)
-    expected = ["-1", "1.5", 'say "a", b', "2013-01-01T05:00:00Z", "2013-01-02", "1.50", "ZWJi", "true", "[1, 2]", '{"a": "ü"}']
+    expected = [
+        "-1",
+        "1.5",
+        'say "a", b',
+        "2013-01-01T05:00:00Z",
+        "2013-01-02",
+        "1.50",
+        "ZWJi",
+        "true",
+        "[1, 2]",
+        '{"a": "ü"}',
+    ]
     assert first == expected
     assert second == [""] * len(_ROW)
 
@@ -81,7 +92,11 @@ def test_a_csv_line_is_never_blank(tmp_path: Path) -> None:
 def test_formulas_are_neutralised_on_request_and_numbers_stay_numbers(tmp_path: Path) -> None:
     payloads = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "fine", "a=1"]
 
-    guarded = list(csv.reader(io.StringIO(_written(tmp_path, _texts(*payloads), Format.csv, guard_formulas=True).decode(), newline="")))
+    guarded = list(
+        csv.reader(
+            io.StringIO(_written(tmp_path, _texts(*payloads), Format.csv, guard_formulas=True).decode(), newline="")
+        )
+    )
     assert [row[0] for row in guarded[1:]] == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "'\rx", "fine", "a=1"]
     assert {row[1] for row in guarded[1:]} == {"-1"}
     plain = list(csv.reader(io.StringIO(_written(tmp_path, _texts(*payloads), Format.csv).decode(), newline="")))
@@ -115,7 +130,17 @@ def test_a_table_for_people_is_cut_and_says_so(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text(encoding="utf-8").splitlines()[-1].startswith("(1,000 records shown, there are")
 
 
-_PAYLOADS = ["\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x9b2J", "a\rb", "\u202egnp.exe", "\x00", "\x7f", "new\nline", "\u2066x\u2069"]
+_PAYLOADS = [
+    "\x1b[31mred\x1b[0m",
+    "\x1b]0;title\x07",
+    "\x9b2J",
+    "a\rb",
+    "\u202egnp.exe",
+    "\x00",
+    "\x7f",
+    "new\nline",
+    "\u2066x\u2069",
+]
 
 
 @pytest.mark.parametrize("payload", _PAYLOADS)
@@ -154,7 +179,12 @@ def test_json_has_no_word_for_what_is_no_number(tmp_path: Path) -> None:
     table = pa.table({"x": [float("nan"), float("inf"), float("-inf"), 0.5]})
 
     lines = _written(tmp_path, table, Format.jsonl).decode().splitlines()
-    assert [json.loads(line, parse_constant=pytest.fail)["x"] for line in lines] == ["NaN", "Infinity", "-Infinity", 0.5]
+    assert [json.loads(line, parse_constant=pytest.fail)["x"] for line in lines] == [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        0.5,
+    ]
 
 
 def test_two_columns_of_one_name_are_shown_but_not_made_one(tmp_path: Path) -> None:
@@ -193,14 +223,42 @@ def test_an_error_in_the_middle_leaves_standard_output_open(capsysbinary: pytest
     assert not sys.stdout.buffer.closed
 
 
-def test_a_full_or_forbidden_disk_is_told(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="No space left"):
-        write_records([_texts("a" * 10**6)], _texts("a").schema, form=Format.csv, output=Path("/dev/full/x").parent)
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    import os
+    import threading
+
+    os.mkfifo(tmp_path / "pipe")
+    heard: list[bytes] = []
+    reader = threading.Thread(target=lambda: heard.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+
+    write_records([_texts("a")], _texts("a").schema, form=Format.csv, output=tmp_path / "pipe")
+
+    reader.join(10)
+    assert heard == [b"s,n\na,-1\n"]
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_link_is_followed_and_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("target")
+
+    write_records([_texts("a")], _texts("a").schema, form=Format.csv, output=tmp_path / "link")
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"s,n\na,-1\n"
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="it is a folder"):
+        write_records([_texts("a")], _texts("a").schema, form=Format.csv, output=tmp_path)
     with pytest.raises(EngineError, match="No such file"):
         write_records([_texts("a")], _texts("a").schema, form=Format.csv, output=tmp_path / "no" / "out")
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(None, [3, 3]), (0, []), (2, [2]), (3, [3]), (4, [3, 1]), (99, [3, 3])])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(None, [3, 3]), (0, []), (2, [2]), (3, [3]), (4, [3, 1]), (99, [3, 3])]
+)
 def test_a_limit_cuts_and_stops_reading(limit: int | None, expected: list[int]) -> None:
     parts = [_texts("a", "b", "c"), _texts("d", "e", "f")]
 

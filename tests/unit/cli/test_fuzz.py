@@ -1,0 +1,93 @@
+"""Random arguments (P25): one line or an answer, never a traceback, and nothing is changed by what was refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+from tests.unit.cli.command import state_of
+from tests.unit.cli.conftest import DECLARED
+
+_LISTS = 300
+_COMMANDS = (
+    "create", "alter", "drop", "load", "update", "run", "probe", "scan", "status", "history", "explain", "quarantine",
+    "seal", "purge", "erase", "sqll", "",
+)  # fmt: skip
+_WORDS = (
+    "t", "u", "nope", "../t", "", " ", "-", "--", "-1", "0", "1", "2", "3", "7", "99999999999999999999", "1.5", "NaN", "a", "a,b",
+    '"', "'", "x" * 300, "é", "\u202e", "\udcff", "\x1b[31m", "%s", "{}", "{0}", "$(id)", "*", "?", "[", "~", "/", ".", "none.csv",
+    "bad.csv", "bad.parquet", "bad.json", "key", "id", "id,key", "id > 1", "id in (1, 2)", "key = 'a'", "not", "(", "4x4",
+    "0x0", "retire", "random", "2013-01-01", "5m", "csv", "jsonl", "parquet", "table", "window", "z INT", "out", "no/out",
+)  # fmt: skip
+_OPTIONS = (
+    "--key", "--inserted", "--expires", "--tick", "--span", "--like", "--schema", "--origin", "--grid", "--policy", "--strategy",
+    "--deletion-bound", "--reader-time", "--quarantine-time", "--landing", "--add-column", "--at", "--catch-up", "--yes",
+    "--wait", "--dry-run", "--json", "--master", "--conf", "--from", "--to", "--prefix", "--keys-from", "--columns",
+    "--where", "--as-of", "--limit", "--format", "--output", "--isolation", "--guard-formulas", "--show", "--sql", "--reason",
+    "--once", "--table", "--help", "-h", "--version", "--nonsense",
+)  # fmt: skip
+_FLAGS = {"--catch-up", "--yes", "--dry-run", "--json", "--guard-formulas", "--sql", "--once", "--help", "-h"}
+
+
+def _arguments(rng: random.Random) -> list[str]:
+    command = rng.choice(_COMMANDS)
+    words = [command]
+    if rng.random() < 0.8:
+        words.append("t" if rng.random() < 0.7 else rng.choice(_WORDS))
+    if command == "create" and rng.random() < 0.7:
+        words += DECLARED
+    for _ in range(rng.randrange(5)):
+        option = rng.choice(_OPTIONS)
+        words.append(option)
+        if option not in _FLAGS and rng.random() < 0.9:
+            # A wait could be a long one, and --landing - would be a folder called so.
+            words.append("1ms" if option == "--wait" else rng.choice(_WORDS))
+    if rng.random() < 0.3:
+        words.append(rng.choice(_WORDS))
+    if command == "run":
+        words.append("--once")
+    return words
+
+
+def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("EBB_WAREHOUSE", str(tmp_path / "w"))
+    Path("bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    Path("bad.parquet").write_bytes(b"PAR1")
+    codes = {0: 0, 1: 0, 2: 0}
+    for _ in range(_LISTS):
+        if not (tmp_path / "w" / "t").exists():
+            assert _run(["create", "t", *DECLARED])[0] == 0
+        arguments = _arguments(rng)
+        monkeypatch.setattr("sys.stdin", io.StringIO("a\n"))
+        before = state_of(tmp_path / "w")
+
+        code, told = _run(arguments)
+
+        print(code, arguments)
+        assert code in codes, (arguments, told)
+        assert "Traceback" not in told
+        assert "inside Ebb" not in told, (arguments, told)
+        if code and arguments[0] != "run":
+            assert told.startswith("ebb: ") or not arguments[0], (arguments, told)
+            assert told.count("\n") <= 1
+            assert state_of(tmp_path / "w") == before, arguments
+        codes[code] += 1
+    assert all(codes.values()), codes
+
+
+def _run(arguments: list[str]) -> tuple[int, str]:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as told:
+        return main(arguments), told.getvalue()
