@@ -34,7 +34,7 @@ def load(
     """Bring in the first records, in bulk, and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        report = table.load(files or [], at, wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+        report = table.load(files or [], at=at, wait=seconds(wait), dry_run=dry_run, progress=render.progress)
     _show(name, report, json=json)
 
 
@@ -48,7 +48,13 @@ def update(
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.update(
-            files or None, at, catch_up=catch_up, yes=yes, wait=seconds(wait), dry_run=dry_run, progress=render.progress
+            files or None,
+            at=at,
+            catch_up=catch_up,
+            yes=yes,
+            wait=seconds(wait),
+            dry_run=dry_run,
+            progress=render.progress,
         )
     _show(name, report, json=json)
 

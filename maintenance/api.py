@@ -137,15 +137,19 @@ class OpenTable:
     def update(
         self,
         batch: str | Path | Sequence[str | Path] | DataFrame | None = None,
-        at: Time | None = None,
+        batch_id: int | None = None,  # noqa: ARG002 - what foreachBatch passes; batches are known by their content
         *,
+        at: Time | None = None,
         catch_up: bool = False,
         yes: bool = False,
         wait: float = 0.0,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
-        """Admit a batch (files or a DataFrame) and expire what is over, in one commit."""
+        """Admit a batch (files or a DataFrame) and expire what is over, in one commit.
+
+        Fits ``foreachBatch`` as it is: each micro-batch is then the next tick.
+        """
         found = _batch(batch)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
         return update(self.table, found, context, at=self._time(at), catch_up=catch_up, yes=yes)
@@ -153,8 +157,8 @@ class OpenTable:
     def load(
         self,
         batch: str | Path | Sequence[str | Path] | DataFrame,
-        at: Time | None = None,
         *,
+        at: Time | None = None,
         wait: float = 0.0,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,

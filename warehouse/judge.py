@@ -37,7 +37,7 @@ def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa
     inserted, expires = (_times(table[name], spec.column(name)) for name in (spec.inserted, spec.expires))
     own, until = _slots(inserted, line), _slots(expires, line)
     reason = _reasons(table, spec, slot, inserted, expires, own)
-    good = np.array([r is None for r in reason], dtype=bool)
+    good = pc.is_null(reason).to_numpy(zero_copy_only=False)
     groups = _partitions(own if own_slots else np.full(len(own), slot), spec.grid.groups, good)
     cohorts = _partitions(until, spec.grid.cohorts, good)
     raw = _refused_text(table, spec, good)
@@ -50,7 +50,7 @@ def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa
             pa.array(until, pa.int64()),
             pa.array(groups, pa.int32()),
             pa.array(cohorts, pa.int32()),
-            pa.array(reason, pa.string()),
+            reason,
             raw,
             pa.array(good & (until <= slot), pa.bool_()),
         ],
@@ -87,8 +87,8 @@ def _is_far(times: Any, line: Timeline) -> Any:
     return np.abs(times.astype(np.float64) - float(line.origin)) > _FAR
 
 
-def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires: Any, own: Any) -> list[str | None]:
-    """Return why each record cannot be kept; None if it can.  The first reason counts."""
+def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires: Any, own: Any) -> pa.Array:
+    """Return why each record cannot be kept; null if it can.  The first reason counts."""
     line = spec.timeline
     span = line.kind.show_duration(line.span)
     (ins, ins_null), (exp, exp_null) = inserted, expires
@@ -108,7 +108,7 @@ def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires
         (own > slot, "inserted in the future"),
     ]
     number = np.select([test for test, _ in tests], range(len(tests)), default=-1)
-    return [None if n < 0 else tests[n][1] for n in number.tolist()]
+    return pa.array([reason for _, reason in tests]).take(pa.array(number, mask=number < 0))
 
 
 def _partitions(slots: Any, axis: Axis, good: Any) -> Any:
@@ -123,11 +123,12 @@ def _partitions(slots: Any, axis: Axis, good: Any) -> Any:
 
 def _refused_text(table: pa.Table, spec: TableSpec, good: Any) -> pa.Array:
     """Return the text of each refused record: as it came, or as JSON."""
-    text: list[str | None] = [None] * table.num_rows
     refused = np.flatnonzero(~good)
-    if len(refused):
-        rows = table.take(pa.array(refused)).to_pylist()
-        for at, row in zip(refused.tolist(), rows, strict=True):
-            record = {column.name: plain(row[column.name]) for column in spec.columns}
-            text[at] = row[RAW] if row[RAW] is not None else json.dumps(record, ensure_ascii=False)
+    if not len(refused):
+        return pa.nulls(table.num_rows, pa.string())
+    text: list[str | None] = [None] * table.num_rows
+    rows = table.take(pa.array(refused)).to_pylist()
+    for at, row in zip(refused.tolist(), rows, strict=True):
+        record = {column.name: plain(row[column.name]) for column in spec.columns}
+        text[at] = row[RAW] if row[RAW] is not None else json.dumps(record, ensure_ascii=False)
     return pa.array(text, pa.string())
