@@ -13,7 +13,7 @@ __all__ = ["CellFile", "Rewrite"]
 class CellFile:
     """One sorted Parquet file of one cell.  Files of one folder and cell are parts of one sorted run."""
 
-    path: str  # relative to the table, the first part is the folder of the commit that wrote it
+    path: str  # relative to the table: the folder of the task that wrote it, the cell, the name
     cell: Cell
     size_bytes: int
     records: int
@@ -24,8 +24,13 @@ class CellFile:
 
     @property
     def folder(self) -> str:
-        """Return the folder of the commit that wrote the file."""
-        return self.path.split("/", 1)[0]
+        """Return the folder of the task that wrote the file.
+
+        >>> CellFile(path="u7-ab/0/_g=1/_e=2/x.parquet", cell=Cell(1, 2), size_bytes=1, records=1,
+        ...          min_ins=7, max_ins=7, min_exp=8, max_exp=9).folder
+        'u7-ab/0'
+        """
+        return self.path.rsplit("/", 3)[0]
 
     def is_dead(self, clock: int) -> bool:
         """Whether every record in it has expired."""

@@ -131,7 +131,7 @@ class RunWriter:
 
     def _open_file(self, sample: pa.Table) -> None:
         folder = f"{self.layout.folder}/_g={self.cell.group}/_e={self.cell.cohort}"
-        # Not the commit's own folder: it is there, or its work has been given up.
+        # Not the folder above: it is there, or its work has been given up.
         cell = Path(self.layout.table, folder)
         cell.parent.mkdir(exist_ok=True)
         cell.mkdir(exist_ok=True)

@@ -47,8 +47,8 @@ _OBSERVED = {
     "high2": "sum(shiftrightunsigned(_h2, 32))",
 }
 _MARKS = (_KEYS, "_h1", "_h2")  # what only the observation needs of a record
-_ONE_TASK_BYTES = 32 * 1024 * 1024  # smaller batches are sorted in one task: a shuffle would cost more
-_TASK_BYTES = 128 * 1024 * 1024  # larger batches are cut into key ranges of about this size
+_ONE_TASK_BYTES = 32 * 1024 * 1024  # smaller batches are sorted in one task
+_TASK_BYTES = 128 * 1024 * 1024  # what a task sorts in memory; more than that for each core is shuffled first
 
 
 @dataclass(slots=True)
@@ -222,10 +222,12 @@ def _run(frame: DataFrame, spec: TableSpec, task: _Task, size_bytes: int | None)
     seen = Observation("intake")
     observed = [F.expr(f"{value} as {name}") for name, value in _OBSERVED.items()]
     received = _hashed(frame, spec)
-    if size_bytes is not None and size_bytes <= _ONE_TASK_BYTES:
+    cores = frame.sparkSession.sparkContext.defaultParallelism
+    if size_bytes is not None and size_bytes <= cores * _TASK_BYTES:
         names = [_quoted(column.name) for column in spec.columns]
         counted = received.observe(seen, *observed).selectExpr(*names, RAW)
-        written = counted.coalesce(1).mapInArrow(task.judge_sort_write, "fact string")
+        tasks = counted.coalesce(1) if size_bytes <= _ONE_TASK_BYTES else counted
+        written = tasks.mapInArrow(task.judge_sort_write, "fact string")
     else:
         judged = received.mapInArrow(task.judge, _judged_ddl(spec))
         order = ("_g", "_e", *(_quoted(name) for name in spec.key), EXPIRES_SLOT)
@@ -242,9 +244,9 @@ def _judged_ddl(spec: TableSpec) -> str:
 
 
 def _arranged(frame: DataFrame, order: Sequence[str], size_bytes: int | None) -> DataFrame:
-    """Bring the records of a cell together: by cell, or by key range if that would make large tasks."""
+    """Bring the records of a cell together: by cell, or by key range if the batch is known to be large."""
     cores = frame.sparkSession.sparkContext.defaultParallelism
-    if size_bytes is None or size_bytes <= cores * _TASK_BYTES:
+    if size_bytes is None:
         return frame.repartition(cores, "_g", "_e")
     return frame.repartitionByRange(max(cores, size_bytes // _TASK_BYTES), *order)
 
@@ -273,7 +275,7 @@ class _Task:
             yield from judged.to_batches()
 
     def judge_sort_write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Do all of it in one task, for batches that fit in memory."""
+        """Do all of it in one task, for as much as fits in memory."""
         import pyarrow as pa
 
         from warehouse.judge import judge
@@ -288,11 +290,16 @@ class _Task:
     def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write judged records, sorted by cell and key, and yield what was written."""
         import pyarrow as pa
+        from pyspark import TaskContext
 
         from warehouse.cells import Layout, RunWriter, Written, conform, split_cells
         from warehouse.quarantine import write_refused
 
-        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder)
+        # A folder per task: what one task writes of a cell is one sorted run, and another task's is another.
+        context = TaskContext.get()
+        folder = f"{self.folder}/{context.partitionId() if context else 0}"
+        Path(self.table, folder).mkdir(exist_ok=True)
+        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=folder)
         total, over = Written(), 0
         refused: list[pa.Table] = []
         run: RunWriter | None = None

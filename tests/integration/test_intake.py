@@ -604,13 +604,14 @@ def test_files_without_records_are_an_empty_tick(warehouse: Warehouse, tmp_path:
     (tmp_path / "none.csv").touch()
     (tmp_path / "none.jsonl").touch()
     (tmp_path / "folder").mkdir()
+    with pytest.raises(UnreadableInputError, match="there is no file in it"):
+        integer_table(warehouse, "none").update(tmp_path / "folder", at=1)
     with gzip.open(tmp_path / "none.csv.gz", "wb"):
         pass
     batches: list[Any] = [
         tmp_path / "none.csv",
         tmp_path / "none.csv.gz",
         tmp_path / "none.jsonl",
-        tmp_path / "folder",
         write_batch(tmp_path / "header.csv", []),
         write_batch(tmp_path / "rows.parquet", []),
         write_lines(tmp_path / "blank.jsonl", "", "  "),

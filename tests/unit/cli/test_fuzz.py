@@ -8,8 +8,9 @@ import random
 from pathlib import Path
 
 import pytest
+import typer
 
-from cli.main import main
+from cli.main import app, main
 from tests.unit.cli.command import state_of
 from tests.unit.cli.conftest import DECLARED
 
@@ -24,34 +25,45 @@ _WORDS = (
     "bad.csv", "bad.parquet", "bad.json", "key", "id", "id,key", "id > 1", "id in (1, 2)", "key = 'a'", "not", "(", "4x4",
     "0x0", "retire", "random", "2013-01-01", "5m", "csv", "jsonl", "parquet", "table", "window", "z INT", "out", "no/out",
 )  # fmt: skip
-_OPTIONS = (
-    "--key", "--inserted", "--expires", "--tick", "--span", "--like", "--schema", "--origin", "--grid", "--policy", "--strategy",
-    "--deletion-bound", "--reader-time", "--quarantine-time", "--landing", "--add-column", "--at", "--catch-up", "--yes",
-    "--wait", "--dry-run", "--json", "--master", "--conf", "--from", "--to", "--prefix", "--keys-from", "--columns",
-    "--where", "--as-of", "--limit", "--format", "--output", "--isolation", "--guard-formulas", "--show", "--sql", "--reason",
-    "--once", "--table", "--help", "-h", "--version", "--nonsense",
-)  # fmt: skip
-_FLAGS = {"--catch-up", "--yes", "--dry-run", "--json", "--guard-formulas", "--sql", "--once", "--help", "-h"}
+_GOOD = {
+    "--at": ("1", "2", "3"), "--columns": ("id", "id,key", "key"), "--where": ("id > 1", "key = 'a' or id is null"),
+    "--limit": ("0", "1"), "--format": ("csv", "jsonl", "table"), "--output": ("out",), "--from": ("a",), "--to": ("b",),
+    "--prefix": ("a",), "--keys-from": ("-", "keys"), "--as-of": ("5", "9"), "--deletion-bound": ("9", "4"), "--grid": ("3x3", "9x9"),
+    "--policy": ("round-robin", "chronological", "1x1"), "--strategy": ("rebuild", "norebuild"), "--tick": ("1", "2"),
+    "--quarantine-time": ("3",), "--landing": ("landing", ""), "--add-column": ("z INT", "y STRING"), "--show": ("bytes",),
+    "--conf": ("a=b",), "--master": ("local[1]",), "--reason": ("key",), "--table": ("t",), "--span": ("6", "12"),
+}  # fmt: skip
+_OPTIONS = {
+    name: [
+        (parameter.opts[0], bool(getattr(parameter, "is_flag", False)))
+        for parameter in command.params
+        if parameter.opts[0].startswith("-")
+    ]
+    for name, command in typer.main.get_command(app).commands.items()  # type: ignore[attr-defined]
+}
 
 
 def _arguments(rng: random.Random) -> list[str]:
     command = rng.choice(_COMMANDS)
     words = [command]
-    if rng.random() < 0.8:
-        words.append("t" if rng.random() < 0.7 else rng.choice(_WORDS))
-    if command == "create" and rng.random() < 0.7:
-        words += DECLARED
-    for _ in range(rng.randrange(5)):
-        option = rng.choice(_OPTIONS)
-        words.append(option)
-        if option not in _FLAGS and rng.random() < 0.9:
-            # A wait could be a long one, and --landing - would be a folder called so.
-            words.append("1ms" if option == "--wait" else rng.choice(_WORDS))
-    if rng.random() < 0.3:
+    if command not in ("run", "") and rng.random() < 0.95:
+        words.append("t" if rng.random() < 0.8 else rng.choice(_WORDS))
+    if command == "create" and rng.random() < 0.8:
+        words[1:] = [rng.choice("uvwxyz"), *DECLARED]
+    if command == "probe" and rng.random() < 0.5:
         words.append(rng.choice(_WORDS))
-    if command == "run":
-        words.append("--once")
-    return words
+    options = _OPTIONS.get(command, [("--nonsense", False)])
+    for option, is_flag in rng.sample(options, min(len(options), rng.choice((0, 0, 1, 1, 2, 3)))):
+        words.append(option)
+        if not is_flag:
+            # A wait could be a long one.
+            good = ("1ms",) if option == "--wait" else _GOOD.get(option, _WORDS)
+            words.append(
+                rng.choice(good) if rng.random() < 0.75 else rng.choice(_WORDS) if option != "--wait" else "1ms"
+            )
+    if rng.random() < 0.1:
+        words.append(rng.choice(_WORDS))
+    return [*words, "--once"] if command == "run" else words
 
 
 def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused(
@@ -65,6 +77,7 @@ def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused
     monkeypatch.setenv("EBB_WAREHOUSE", str(tmp_path / "w"))
     Path("bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     Path("bad.parquet").write_bytes(b"PAR1")
+    Path("keys").write_text("a\nb\n", encoding="utf-8")
     codes = {0: 0, 1: 0, 2: 0}
     for _ in range(_LISTS):
         if not (tmp_path / "w" / "t").exists():
