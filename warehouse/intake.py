@@ -14,7 +14,7 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -277,6 +277,7 @@ class _Task:
     def judge_sort_write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Do all of it in one task, for as much as fits in memory."""
         import pyarrow as pa
+        from pyspark import TaskContext
 
         from warehouse.judge import judge
 
@@ -285,21 +286,20 @@ class _Task:
             judged = judge(pa.Table.from_batches(received), self.spec, self.slot, own_slots=self.own_slots)
             order = [(name, "ascending") for name in ("_g", "_e", *self.spec.key, EXPIRES_SLOT)]
             received = judged.combine_chunks().sort_by(order).to_batches()
-        yield from self.write(received)
-
-    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write judged records, sorted by cell and key, and yield what was written."""
-        import pyarrow as pa
-        from pyspark import TaskContext
-
-        from warehouse.cells import Layout, RunWriter, Written, conform, split_cells
-        from warehouse.quarantine import write_refused
-
         # A folder per task: what one task writes of a cell is one sorted run, and another task's is another.
         context = TaskContext.get()
         folder = f"{self.folder}/{context.partitionId() if context else 0}"
         Path(self.table, folder).mkdir(exist_ok=True)
-        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=folder)
+        yield from replace(self, folder=folder).write(received)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write judged records, sorted by cell and key, and yield what was written."""
+        import pyarrow as pa
+
+        from warehouse.cells import Layout, RunWriter, Written, conform, split_cells
+        from warehouse.quarantine import write_refused
+
+        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder)
         total, over = Written(), 0
         refused: list[pa.Table] = []
         run: RunWriter | None = None

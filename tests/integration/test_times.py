@@ -131,7 +131,7 @@ def test_a_wall_clock_set_back_neither_revives_nor_hides_nor_updates(tmp_path: P
     files = _hourly(tmp_path, 7, 8, 12, 13)
     table.update(files[0], at="2026-01-01T07:00:00Z")
     table.update(files[1], at="2026-01-01T08:00:00Z")
-    table.update(files[2], catch_up=True)
+    table.update(files[2], catch_up=True, yes=True)
     before = (version_of(table), scanned(table), data_files(table))
     assert scanned_ids(table) == [12]
 

@@ -71,12 +71,11 @@ class Command:
 
 
 def state_of(root: Path) -> str:
-    """Return a digest of every file below a folder, except for locks."""
+    """Return a digest of every file below a folder, except for locks; empty folders come and go."""
     digest = hashlib.sha256()
     for place, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name != "_ebb")
-        digest.update(place.encode(errors="surrogateescape"))
         for name in sorted(names):
-            digest.update(name.encode(errors="surrogateescape"))
+            digest.update(os.path.join(place, name).encode(errors="surrogateescape"))
             digest.update(Path(place, name).read_bytes())
     return digest.hexdigest()
