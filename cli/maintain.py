@@ -19,15 +19,20 @@ def _show(name: str, told: dict[str, Any], *, json: bool, dry_run: bool) -> None
         return
     would = " (dry run: nothing was changed)" if dry_run else ""
     if told["op"] == "erase":
-        text = f"{told['files_erased']} files erased ({render.bytes_text(told['bytes_erased'])}), {told['files_waiting']} wait for readers"
+        erased = f"{_files(told['files_erased'])} {'would be erased' if dry_run else 'erased'}"
+        text = f"{erased} ({render.bytes_text(told['bytes_erased'])}), {told['files_waiting']} wait for readers"
     elif not told["files_removed"]:
         text = f"nothing to {told['op']}"
     else:
         text = (
-            f"{told['files_removed']} files became {told['files_added']} in {told['cells_touched']} cells "
+            f"{_files(told['files_removed'])} {'would become' if dry_run else 'became'} {told['files_added']} in {told['cells_touched']} cells "
             f"({render.bytes_text(told['bytes_written'])}), version {told['version']}, {told['seconds']:.2f} s"
         )
     render.lines([f"{name}: {text}{would}"])
+
+
+def _files(count: int) -> str:
+    return f"{count} file{'s' * (count != 1)}"
 
 
 def seal(

@@ -86,7 +86,7 @@ def _status_lines(told: dict[str, Any], measure: str) -> list[str]:
             else "nothing expired on disk: kept"
         )
         + (
-            f"; {told['files_waiting_for_erase']} removed files wait for readers"
+            f"; removed files that wait for readers: {told['files_waiting_for_erase']}"
             if told["files_waiting_for_erase"]
             else ""
         ),

@@ -21,6 +21,7 @@ _REASONS = (
     ("Java heap space", "Java ran out of memory"),
 )
 _UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "not a Parquet file")
+_TRACEBACK = "Traceback (most recent call last):"
 _MESSAGE_LENGTH = 300
 
 
@@ -51,8 +52,11 @@ def spark_errors(what: str, *, is_query: bool = False) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = (line.strip() for line in str(error).splitlines())
-    return next((line for line in lines if line), "no message")[:_MESSAGE_LENGTH]
+    """Return the line that says it: the first one, or the last one of a traceback from a task."""
+    text = str(error)
+    lines = [line for line in text.partition(_TRACEBACK)[2].splitlines() if line and line[0] not in " \t"]
+    lines = lines[-1:] or [line for line in text.splitlines() if line.strip()]
+    return (lines[0].strip(" ;") if lines else "no message")[:_MESSAGE_LENGTH]
 
 
 def _translated(error: Exception, what: str, *, is_query: bool) -> WarehouseError:

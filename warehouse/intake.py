@@ -138,7 +138,7 @@ def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFr
     repeated = F.when(F.size("k") > F.size(F.array_distinct("k")), F.try_element_at(twice, F.lit(1)))
     keys = F.coalesce(F.try_element_at(strange, F.lit(1)), repeated).alias(_KEYS)
     columns = [F.col(f"r.{_quoted(column.name)}") for column in spec.columns]
-    return parsed.select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), keys)
+    return parsed.select("r", "w", keys).select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), _KEYS)
 
 
 @spark_errors("the batch cannot be read")
@@ -198,6 +198,7 @@ def stage(
     ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's. The plan of a
     small batch does not depend on the slot, so that Spark compiles it once for all updates of a session.
     """
+    table = os.path.abspath(table)  # tasks do not run where we do
     folder = f"u{slot}-{uuid.uuid4().hex[:12]}"
     task = _Task(
         spec=spec, schema=arrow_schema(spec.columns), table=table, folder=folder, slot=slot, own_slots=own_slots

@@ -32,7 +32,7 @@ def rewrite(
     snapshot: Snapshot, tasks: Sequence[Rewrite], *, clock: int, spark: Callable[[], SparkSession]
 ) -> tuple[str, Written]:
     """Merge each task's files into a new folder and return its name and what was written there."""
-    table = str(snapshot.table.folder)
+    table = os.path.abspath(snapshot.table.folder)  # tasks do not run where we do
     folder = f"r{clock}-{uuid.uuid4().hex[:12]}"
     layout = Layout(schema=arrow_schema(snapshot.spec.columns), key=snapshot.spec.key, table=table, folder=folder)
     total = Written()

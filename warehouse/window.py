@@ -158,8 +158,10 @@ class Window:
     def _read(self, keys: Keys, where: Predicate | None, wanted: Sequence[str]) -> Iterator[pa.Table]:
         key = [self.spec.column(name) for name in self.spec.key]
         used = _names(where)
-        for name in used:
-            self.spec.column(name)
+        for name in sorted(used - set(self.columns)):
+            known = ", ".join(self.columns)
+            msg = f"--where names {name!r}, which is not a column: there are {known}, and a text is written '{name}'"
+            raise UsageError(msg)
         needed = list(dict.fromkeys([*wanted, *self.spec.key, self.spec.expires, EXPIRES_SLOT, *used]))
         schema = pa.schema([self.schema.field(name) for name in needed])
         low, high = _ends(keys)

@@ -379,7 +379,7 @@ def test_seal_purge_and_erase_change_no_answer(ebb: Command) -> None:
     assert hidden["stored_records"] > hidden["live_records"]
 
     shown = ebb.right("purge", "h", "--dry-run").out
-    assert "files became" in shown
+    assert "3 files would become 3 in 1 cells" in shown
     assert ebb.right("purge", "h", "--json").json["files_removed"] == 3, "the newest file holds nothing expired"
     assert ebb.right("purge", "h").out == "h: nothing to purge\n"
     told = ebb.right("status", "h", "--json").json
@@ -391,7 +391,7 @@ def test_seal_purge_and_erase_change_no_answer(ebb: Command) -> None:
 
     after = ebb.right("probe", "h", "k", "--columns", "id", "--format", "csv").out.splitlines()
     gone = {str(slot * 10 + life) for slot in range(1, 5) for life in range(1, 7) if slot + life == 5}
-    assert after == [line for line in window.splitlines() if line not in gone]
+    assert sorted(after) == sorted(line for line in window.splitlines() if line not in gone)
     live = {f.path for f in open_warehouse(ebb.root).table("h").table.snapshot().files}
     assert set(open_warehouse(ebb.root).table("h").table.data_files()) == live
 
