@@ -63,7 +63,7 @@ def updates_table(rows: list[dict[str, Any]]) -> list[str]:
         "bar",
     ]
     return [
-        f"{counted[0]['workload']} workload, {len(seconds['append'])} updates after warm-up:",
+        f"{counted[0]['workload']} workload, {len(seconds['append'])} updates counted:",
         "",
         *table(header, lines),
     ]

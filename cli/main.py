@@ -88,9 +88,11 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         render.error(str(error))
         return error.exit_code
-    except (KeyboardInterrupt, Terminated) as interruption:
+    except Terminated as interruption:
         render.error("interrupted")
-        return 143 if isinstance(interruption, Terminated) else 130
+        return interruption.code
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0

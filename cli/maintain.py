@@ -24,10 +24,10 @@ def _show(name: str, told: dict[str, Any], *, json: bool, dry_run: bool) -> None
     elif not told["files_removed"]:
         text = f"nothing to {told['op']}"
     else:
-        text = (
-            f"{_files(told['files_removed'])} {'would become' if dry_run else 'became'} {told['files_added']} in {told['cells_touched']} cells "
-            f"({render.bytes_text(told['bytes_written'])}), version {told['version']}, {told['seconds']:.2f} s"
-        )
+        became = "would become" if dry_run else "became"
+        text = f"{_files(told['files_removed'])} {became} {told['files_added']}, cells touched: {told['cells_touched']}"
+        if not dry_run:
+            text += f" ({render.bytes_text(told['bytes_written'])}), version {told['version']}, {told['seconds']:.2f} s"
     render.lines([f"{name}: {text}{would}"])
 
 

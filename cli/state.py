@@ -35,7 +35,11 @@ Yes = Annotated[bool, typer.Option("--yes", help="Do it without being asked.")]
 
 
 class Terminated(BaseException):
-    """SIGTERM, turned into an exception so that everything is put back in order."""
+    """SIGTERM or Ctrl-C, turned into an exception so that everything is put back in order."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code  # 128 and the signal, as shells count
 
 
 @dataclass
@@ -80,11 +84,13 @@ def terminable() -> Iterator[None]:
     """Let SIGTERM end the work inside as Ctrl-C does: everything is put back in order first."""
 
     def stop(_signal: int, _frame: object) -> None:
-        raise Terminated
+        raise Terminated(143)
 
     previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except KeyboardInterrupt:
+        raise Terminated(130) from None  # typer would end in silence
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -96,7 +102,7 @@ def guarded(table: OpenTable) -> Iterator[None]:
     try:
         with terminable():
             yield
-    except (KeyboardInterrupt, Terminated) as interruption:
+    except Terminated as interruption:
         render.clear_progress()
         after = table.table.snapshot()
         if after.version == before:
@@ -105,4 +111,4 @@ def guarded(table: OpenTable) -> Iterator[None]:
             render.error(
                 f"interrupted after the commit; table {table.name} is at version {after.version}, slot {after.ledger.clock}"
             )
-        raise typer.Exit(143 if isinstance(interruption, Terminated) else 130) from None
+        raise typer.Exit(interruption.code) from None

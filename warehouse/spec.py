@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from index.errors import UpgradeError, UsageError
+from index.errors import InputError, UpgradeError, UsageError
 from index.grid import Axis, Grid, Ring, Shuffle
 from index.policy import Strategy, check_strategy, lag_ticks
 from index.timeline import TimeKind, Timeline
@@ -102,7 +102,10 @@ class TableSpec:
     @staticmethod
     def from_properties(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:
         """Read the declaration back."""
-        version = int(values.get("ebb.formatVersion", "0"))
+        if "ebb.formatVersion" not in values:
+            msg = f"{name} is a Delta table that Ebb did not make; move its folder out of the warehouse"
+            raise InputError(msg)
+        version = int(values["ebb.formatVersion"])
         if version != FORMAT_VERSION:
             raise UpgradeError(name, version, FORMAT_VERSION)
         by_name = {column.name: column for column in columns}

@@ -81,3 +81,18 @@ def test_a_jvm_that_dies_under_a_query_is_a_typed_error_within_ten_seconds(tmp_p
     assert answer.startswith("FAILED EngineError: the query failed: Spark's Java process is gone"), process.errors
     assert process.end() == 0
     assert "Traceback" not in "\n".join(process.errors)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_running_ebb_ends_when_it_is_told_to(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), landing=str(tmp_path / "landing"))
+    table.update(at=1)
+    process = Process(["-m", "cli.main", "--warehouse", str(tmp_path / "w"), "run"])
+    Path(tmp_path, "landing", "2.csv").write_text("a,b\n", encoding="utf-8")
+    until(lambda: process.errors, what="the file that is refused")
+
+    process.process.send_signal(number)
+
+    assert process.end(10) == code
+    assert process.errors[-1] == "ebb: interrupted"
+    assert "Traceback" not in "".join(process.errors)

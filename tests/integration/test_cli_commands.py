@@ -379,7 +379,7 @@ def test_seal_purge_and_erase_change_no_answer(ebb: Command) -> None:
     assert hidden["stored_records"] > hidden["live_records"]
 
     shown = ebb.right("purge", "h", "--dry-run").out
-    assert "3 files would become 3 in 1 cells" in shown
+    assert shown == "h: 3 files would become 1, cells touched: 1 (dry run: nothing was changed)\n"
     assert ebb.right("purge", "h", "--json").json["files_removed"] == 3, "the newest file holds nothing expired"
     assert ebb.right("purge", "h").out == "h: nothing to purge\n"
     told = ebb.right("status", "h", "--json").json

@@ -86,6 +86,7 @@ def test_removed_files_wait_for_readers_and_strays_do_not(warehouse: Warehouse, 
     assert not (table.table.folder / "u9-0123456789ab").exists()
     assert all((table.table.folder / path).exists() for path in removed), "one tick for readers"
     table.update(at=3)
+    table.update(at=4)
     assert not any((table.table.folder / path).exists() for path in removed)
 
 
