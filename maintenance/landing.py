@@ -10,6 +10,7 @@ quarantine's time. What to do is decided by a pure function; time is an argument
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -29,6 +30,7 @@ from warehouse.table import Table
 __all__ = ["Landed", "Outcome", "Step", "label_time", "run_table", "steps"]
 
 _LABEL = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T_](\d{2})[-:.]?(\d{2})?(?:[-:.]?(\d{2}))?Z?)?(?=[._-]|$)")
+_SLOT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")  # the folder of a batch; a second one of the same slot has a number
 _NUMBER = re.compile(r"(\d{1,18})(?=[._-]|$)")
 
 
@@ -115,8 +117,10 @@ def run_table(table: Table, context: Context, *, until: datetime, yes: bool = Fa
     if not folder.is_dir():
         yield Outcome(table=table.name, slot=None, files=0, error=f"landing folder {folder} does not exist; create it")
         return
+    if not context.dry_run:
+        _give_back(folder)
     for batch in _batches(folder / "_taken"):
-        outcome = _apply(table, spec, folder, context, slot=int(batch.name), taken=batch, yes=yes)
+        outcome = _apply(table, spec, folder, context, slot=_slot_of(batch), taken=batch, yes=yes)
         if outcome is not None:
             yield outcome
             if outcome.is_stopped:
@@ -133,7 +137,7 @@ def run_table(table: Table, context: Context, *, until: datetime, yes: bool = Fa
         if context.dry_run:
             yield Outcome(table=table.name, slot=step.slot, files=len(good))
             continue
-        taken = _move(good, folder / "_taken" / str(step.slot)) if good else None
+        taken = _take(good, folder, step.slot) if good else None
         outcome = _apply(table, spec, folder, context, slot=step.slot, taken=taken, yes=yes)
         if outcome is not None:
             yield outcome
@@ -153,8 +157,35 @@ def due_steps(table: Table, until: datetime) -> list[Step]:
 
 def _batches(folder: Path) -> list[Path]:
     """Return the folders that are named after a slot, in order."""
-    found = [p for p in folder.glob("*") if p.is_dir() and p.name.lstrip("-").isdigit()]
-    return sorted(found, key=lambda p: int(p.name))
+    found = [p for p in folder.glob("*") if p.is_dir() and _SLOT.fullmatch(p.name)]
+    return sorted(found, key=_slot_of)
+
+
+def _slot_of(folder: Path) -> int:
+    return int(folder.name.split(".")[0])
+
+
+def _take(files: Sequence[Path], folder: Path, slot: int) -> Path:
+    """Take the files of a batch together: the folder has its name only when all of them are in it."""
+    partial = _move(files, folder / "_taken" / f"{slot}.part")
+    return partial.rename(folder / "_taken" / str(slot))
+
+
+def _give_back(folder: Path) -> None:
+    """Put back what a run was taking when it died."""
+    for partial in (folder / "_taken").glob("*.part"):
+        _move(sorted(partial.iterdir()), folder)
+        partial.rmdir()
+
+
+def _store(batch: Path, folder: Path) -> Path:
+    """Move a whole batch in one step: a part of it left behind would look like another batch."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for turn in itertools.count():
+        target = folder / (f"{_slot_of(batch)}.{turn}" if turn else str(_slot_of(batch)))
+        if not target.exists():
+            return batch.rename(target)
+    raise AssertionError  # there is always a next number
 
 
 def _landed(folder: Path, line: Timeline) -> list[Landed]:
@@ -206,12 +237,11 @@ def _apply(
     except WarehouseError as error:
         if taken is None:
             return replace(outcome, error=str(error))
-        aside = _set_aside(sorted(taken.iterdir()), folder, slot, str(error))
-        taken.rmdir()
+        aside = _store(taken, folder / "_refused")
+        _write_reason(aside, [file.path.name for file in files], str(error))
         return replace(outcome, error=str(error), set_aside=str(aside))
     if taken is not None and not context.dry_run:
-        _move(sorted(taken.iterdir()), folder / "_applied" / str(slot))
-        taken.rmdir()
+        _store(taken, folder / "_applied")
     return replace(outcome, report=report)
 
 
@@ -224,11 +254,14 @@ def _move(files: Sequence[Path], target: Path) -> Path:
 
 def _set_aside(files: Sequence[Path], folder: Path, slot: int, reason: str) -> Path:
     """Keep files that cannot be applied, with the reason in a file beside them."""
-    names = [file.name for file in files]
     aside = _move(files, folder / "_refused" / str(slot))
-    with (aside / "_reasons.jsonl").open("a", encoding="utf-8") as text:
-        text.write(json.dumps({"files": names, "reason": reason}) + "\n")
+    _write_reason(aside, [file.name for file in files], reason)
     return aside
+
+
+def _write_reason(folder: Path, names: Sequence[str], reason: str) -> None:
+    with (folder / "_reasons.jsonl").open("a", encoding="utf-8") as text:
+        text.write(json.dumps({"files": names, "reason": reason}) + "\n")
 
 
 def _erase_old(folder: Path, spec: TableSpec, clock: int | None) -> None:
@@ -237,7 +270,7 @@ def _erase_old(folder: Path, spec: TableSpec, clock: int | None) -> None:
         return
     through = clock - max(0, spec.quarantine_time // spec.timeline.tick - 1)
     for batch in (*_batches(folder / "_applied"), *_batches(folder / "_refused")):
-        if int(batch.name) <= through:
+        if _slot_of(batch) <= through:
             shutil.rmtree(batch)
 
 

@@ -47,11 +47,14 @@ def test_the_bound_holds_through_a_random_history_and_every_answer_is_the_models
 ) -> None:
     table = integer_table(warehouse, **WAYS[way])
     bound, rng = int(WAYS[way]["deletion_bound"]), random.Random(way)
-    model, expires = Model(table.table.snapshot().spec.timeline), {}
+    model = Model(table.table.snapshot().spec.timeline)
+    expires: dict[str, int] = {}
+    slots: list[int] = []
     slot = 0
     for step in range(14):
         jump = rng.choice([1, 1, 1, 1, 2, 3])
         slot += jump
+        slots.append(slot)
         batch = [Record(100 * step + i, f"canary{step}-{i}", slot, slot + rng.randint(1, 6)) for i in range(5)]
         batch.append(Record(100 * step + 50, f"canary{step}-over", slot - 3, slot))
         refused = Record(100 * step + 60, f"canary{step}-refused", slot, slot)
@@ -66,7 +69,9 @@ def test_the_bound_holds_through_a_random_history_and_every_answer_is_the_models
 
         assert scanned_ids(table) == sorted(record.id for record in model.window()), f"step {step}"
         found = canaries_on_disk(warehouse.root)
-        assert {word for word in found if expires[word] + bound <= slot} == set(), f"step {step}"
+        # An update that was skipped can erase nothing: what counts is the updates since the one that expired a record.
+        late = {word for word in found if sum(s > expires[word] for s in slots) - (expires[word] not in slots) >= bound}
+        assert late == set(), f"step {step}"
         assert not [word for word in found if word.endswith("-over")]
     assert table.status()["deletion_bound_kept"]
 
@@ -109,12 +114,12 @@ def test_a_pinned_reader_reads_to_its_end_within_the_readers_time_and_never_gets
 
     table.update(at=4)
     assert read() == wanted
-    table.update(at=5)
+    for slot in (5, 6):
+        table.update(at=slot)
     table.erase()
-    assert len(data_files(table)) == len(table.table.snapshot().files) or way == "rebuild"
     with pytest.raises(CorruptionError, match="a data file is missing"):
         read()
-    assert scanned_ids(table) == [i for i in wanted if (i // 10) + 1 + i % 10 > 5]
+    assert scanned_ids(table) == [i for i in wanted if (i // 10) + 1 + i % 10 > 6]
 
 
 def test_erase_counts_the_readers_time_of_a_timestamp_table_on_the_wall(tmp_path: Path) -> None:
