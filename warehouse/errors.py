@@ -40,7 +40,7 @@ def spark_errors(what: str, *, is_query: bool = False) -> Iterator[None]:
         from warehouse.session import forget_session, is_dead
 
         # Spark's own errors were told by a JVM that lived; anything else usually means that it does not.
-        told = isinstance(error, PySparkException | Py4JJavaError)
+        told = isinstance(error, PySparkException | Py4JJavaError) and "Connection refused" not in str(error)
         if isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or is_dead(0.0 if told else 2.0):
             forget_session()
             reason = "Spark's Java process is gone: killed, or out of memory"

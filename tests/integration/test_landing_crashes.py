@@ -20,7 +20,7 @@ def run(table: OpenTable) -> list[Outcome]:
     return list(run_table(table.table, table.warehouse.context(), until=table.warehouse.now()))
 
 
-@pytest.mark.parametrize("moves", range(9))
+@pytest.mark.parametrize("moves", range(8))
 def test_a_run_killed_after_any_move_is_finished_exactly_once(
     moves: int, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
