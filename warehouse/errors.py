@@ -31,20 +31,16 @@ def spark_errors(what: str, *, is_query: bool = False) -> Iterator[None]:
 
     ``is_query``: the user wrote what Spark was asked, and it reads our files instead of theirs.
     """
-    from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+    from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError, EOFError) as error:
-        from warehouse.session import forget_session, is_dead
+        from warehouse.session import gone, is_gone
 
-        # Spark's own errors were told by a JVM that lived; anything else usually means that it does not.
-        told = isinstance(error, PySparkException | Py4JJavaError) and "Connection refused" not in str(error)
-        if isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or is_dead(0.0 if told else 2.0):
-            forget_session()
-            reason = "Spark's Java process is gone: killed, or out of memory"
-            raise EngineError(what, reason, "nothing was changed; run it again, it starts a new one") from error
+        if is_gone(error):
+            raise gone(what) from error
         if is_query and isinstance(error, AnalysisException):  # what the parser says is one too
             msg = f"{what}: {_first_line(error)}"
             raise UsageError(msg) from error

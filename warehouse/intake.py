@@ -171,12 +171,13 @@ def _hashed(frame: DataFrame, spec: TableSpec) -> DataFrame:
     """Add the marks of the readers where they are missing, and two hashes of each record as it came."""
     names = [_quoted(column.name) for column in spec.columns]
     marks = [mark if mark in frame.columns else f"cast(null as string) as {mark}" for mark in (RAW, _KEYS)]
-    # Spark hashes no maps and passes over nulls: nested values are hashed as text, and each null counts.
+    # Spark passes over nulls, so each value is hashed behind the place of its column; a column that is added later and
+    # null then changes no hash. Spark hashes no maps: nested values are hashed as text.
     options = "map('ignoreNullFields', 'false', 'timeZone', 'UTC')"
-    parts = [
-        f"to_json(struct({q}), {options})" if "<" in c.type else f"{q}, {q} is null"
-        for q, c in zip(names, spec.columns, strict=True)
-    ]
+    parts = []
+    for place, (q, column) in enumerate(zip(names, spec.columns, strict=True)):
+        value = f"if({q} is null, null, to_json(struct({q}), {options}))" if "<" in column.type else q
+        parts.append(f"if({q} is null, null, {place}), {value}")
     hashed = ", ".join([*parts, RAW])
     return frame.selectExpr(*names, *marks).selectExpr(
         "*", f"xxhash64({hashed}) as _h1", f"xxhash64(1, {hashed}) as _h2"

@@ -24,7 +24,7 @@ from warehouse.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["forget_session", "is_dead", "spark_session"]
+__all__ = ["gone", "is_gone", "spark_session"]
 
 _ALWAYS = {
     "spark.app.name": "ebb",
@@ -96,17 +96,20 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
             with _undisturbed():
                 SparkContext._ensure_initialized(conf=conf)
             session = SparkSession.builder.config(conf=conf).getOrCreate()
+            # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
+            session.sparkContext._accumulatorServer.handle_error = lambda *_: None
+            session.sparkContext.setLogLevel("OFF")
+            extensions = session.conf.get("spark.sql.extensions", "")
     except Exception as error:
+        if SparkContext._gateway is not None and is_gone(error):
+            raise gone("Spark did not start") from error
         reason = _last_words() or str(error).splitlines()[0]
         raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
-    if delta and _DELTA["spark.sql.extensions"] not in session.conf.get("spark.sql.extensions", ""):
+    if delta and _DELTA["spark.sql.extensions"] not in extensions:
         reason = "the Spark session of this process was started without Delta's jars"
         raise EngineError(
             "SQL needs Delta", reason, "start it with them: Warehouse.spark(delta=True) before anything else"
         )
-    session.sparkContext.setLogLevel("OFF")
-    # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
-    session.sparkContext._accumulatorServer.handle_error = lambda *_: None
     return session
 
 
@@ -144,6 +147,23 @@ def is_dead(wait: float = 0.0) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def is_gone(error: Exception) -> bool:
+    """Whether an error means that the JVM has died."""
+    from py4j.protocol import Py4JJavaError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    # Spark's own errors were told by a JVM that lived; anything else usually means that it does not.
+    told = isinstance(error, PySparkException | Py4JJavaError) and "Connection refused" not in str(error)
+    return isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or is_dead(0.0 if told else 2.0)
+
+
+def gone(what: str) -> EngineError:
+    """Forget a JVM that has died and return the error that tells of it."""
+    forget_session()
+    reason = "Spark's Java process is gone: killed, or out of memory"
+    return EngineError(what, reason, "nothing was changed; run it again, it starts a new one")
 
 
 def forget_session() -> None:

@@ -281,6 +281,21 @@ def test_a_column_added_later_is_null_before_and_stays_through_every_rewrite(
     assert answer == {row["id"]: row["note"] for row in scanned(table)}
 
 
+def test_a_batch_from_before_a_column_was_added_is_not_applied_again(warehouse: Warehouse, tmp_path: Path) -> None:
+    """JSON lines may leave the new column out: the digest has to be the one that was applied."""
+    table = integer_table(warehouse)
+    files = [write_batch(tmp_path / f"5.{form}", records((1, "a", 5, 11))) for form in ("jsonl", "parquet", "csv")]
+    table.update(files[0], at=5)
+    assert main(["--warehouse", str(warehouse.root), "alter", "t", "--add-column", "note STRING"]) == 0
+    assert main(["--warehouse", str(warehouse.root), "alter", "t", "--add-column", "tags MAP<STRING,INT>"]) == 0
+
+    assert table.update(files[0]).already_applied
+    for file in files[1:]:
+        with pytest.raises(SchemaDriftError):
+            table.update(file)
+    assert scanned_ids(table) == [1]
+
+
 def test_adding_a_column_is_refused_where_it_would_confuse(table: OpenTable) -> None:
     from maintenance.define import alter
 
