@@ -111,6 +111,9 @@ def _command_of(arguments: list[str]) -> str:
     return next((f"{word} " for word in arguments if word in known), "")
 
 
+_WITHOUT_SPARK = ("probe", "scan", "sql", "shell")  # unless it is asked for
+
+
 class _NoPandas(MetaPathFinder):
     """Keeps Arrow from importing pandas, which takes longer than a probe and is of no use to it."""
 
@@ -125,7 +128,9 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # not every terminal has every character
-    if _command_of(sys.argv[1:]).strip() in ("probe", "scan"):
+    arguments = sys.argv[1:]
+    asks_spark = any(word == "spark" or word.startswith(("--engine=spark", "--master", "--conf")) for word in arguments)
+    if _command_of(arguments).strip() in _WITHOUT_SPARK and not asks_spark:
         sys.meta_path.insert(0, _NoPandas())
     sys.exit(main())
 

@@ -35,15 +35,18 @@ class Format(str, Enum):
     parquet = "parquet"
 
 
-def limited(parts: Iterable[pa.Table], limit: int | None) -> Iterator[pa.Table]:
+def limited(parts: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.Table]:
     """Yield at most ``limit`` records and stop reading then."""
+    import pyarrow as pa
+
     left = limit
-    for part in parts:
+    if left == 0:
+        return
+    for batch in parts:
+        part = pa.Table.from_batches([batch])
         if left is None:
             yield part
             continue
-        if left <= 0:
-            return
         yield part.slice(0, left)
         left -= part.num_rows
         if left <= 0:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,12 +14,13 @@ import typer
 
 from cli import render
 from cli.output import Format, limited, write_records
-from cli.state import Conf, Master, Name, state
+from cli.state import Conf, Json, Master, Name, state
 from index.errors import UnreadableInputError, UsageError
 
 if TYPE_CHECKING:
+    from warehouse.keys import Wanted
     from warehouse.schema import Column
-    from warehouse.window import Keys, Window
+    from warehouse.window import Cost, Window
 
 __all__ = ["probe", "scan", "sql"]
 
@@ -27,6 +29,22 @@ class Isolation(str, Enum):
     """What a read sees of the updates that are committed while it runs."""
 
     window = "window"  # one true window, the newest when the read starts
+    latest = "latest"  # one true window that reflects every update committed before the read is done
+
+
+class Engine(str, Enum):
+    """Who reads."""
+
+    auto = "auto"
+    direct = "direct"
+    spark = "spark"
+
+
+class SqlEngine(str, Enum):
+    """Who answers SQL."""
+
+    duckdb = "duckdb"
+    spark = "spark"
 
 
 AsOf = Annotated[
@@ -38,7 +56,12 @@ Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 ]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
-Level = Annotated[Isolation, typer.Option("--isolation", help="One true window.")]
+Level = Annotated[
+    Isolation,
+    typer.Option(
+        "--isolation", help="The newest window at the start, or one with all that is committed until the end."
+    ),
+]
 Guard = Annotated[bool, typer.Option("--guard-formulas", help="In CSV, quote what a spreadsheet would run.")]
 
 
@@ -63,7 +86,7 @@ def _parts(text: str, columns: Sequence[Column]) -> list[str]:
 
 def _key(text: str, columns: Sequence[Column]) -> tuple[object, ...]:
     """Read a key: for composite keys its parts joined by commas, CSV-quoted."""
-    from warehouse.window import parse_value
+    from warehouse.keys import parse_value
 
     parts = _parts(text, columns)
     if not 1 <= len(parts) <= len(columns):
@@ -80,12 +103,11 @@ def _lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
-def _keys(
+def _wanted(
     window: Window, given: Sequence[str], low: str | None, high: str | None, prefix: str | None, file: Path | None
-) -> Keys:
-    from warehouse.window import KeyList, KeyPrefix, KeyRange
-
-    columns = [window.spec.column(name) for name in window.spec.key]
+) -> Wanted:
+    spec = window.snapshot.spec
+    columns = [spec.column(name) for name in spec.key]
     ways = [bool(given), low is not None or high is not None, prefix is not None, file is not None]
     if sum(ways) != 1:
         msg = "probe takes keys, or --from and --to, or --prefix, or --keys-from: exactly one of them"
@@ -95,11 +117,17 @@ def _keys(
         if not parts or len(parts) > len(columns) or columns[len(parts) - 1].type != "string":
             msg = f"prefix {prefix!r} must end in a part of a text column; the key is {', '.join(f'{c.name} {c.type}' for c in columns)}"
             raise UsageError(msg)
-        return KeyPrefix(_key(prefix, columns))
+        return window.wanted((), prefix=_key(prefix, columns))
     if low is not None or high is not None:
-        return KeyRange(None if low is None else _key(low, columns), None if high is None else _key(high, columns))
+        ends = [None if end is None else _key(end, columns) for end in (low, high)]
+        return window.wanted((), ends[0], ends[1])
     texts = given if file is None else _lines(file)
-    return KeyList(tuple(_key(text, columns) for text in texts))
+    return window.wanted([_key(text, columns) for text in texts])
+
+
+def _window(ctx: typer.Context, name: str, as_of: str | None, isolation: Isolation) -> Window:
+    table = state(ctx).open().table(name)
+    return table.up_to_date(as_of) if isolation is Isolation.latest else table.at_latest(as_of)
 
 
 def probe(
@@ -110,15 +138,50 @@ def probe(
     high: Annotated[str | None, typer.Option("--to", metavar="K", help="Keys up to K, included.")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", metavar="K", help="Keys that start with K.")] = None,
     keys_from: Annotated[Path | None, typer.Option("--keys-from", metavar="FILE", help="Keys from a file, one a line; - for standard input.")] = None,
-    columns: Columns = None, as_of: AsOf = None, limit: Limit = None,
-    isolation: Level = Isolation.window,  # noqa: ARG001 - there is one level so far
+    columns: Columns = None, as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
     form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what the probe reads instead of what it finds.")] = False,
+    json: Json = False,
 ) -> None:  # fmt: skip
     """Read the live records of some keys, ordered by key and expiration."""
-    window = state(ctx).open().table(name).window(as_of)
-    wanted = _split(columns)
-    found = window.probe(_keys(window, key or [], low, high, prefix, keys_from), wanted)
-    write_records(limited([found], limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+    began = time.perf_counter()
+    window = _window(ctx, name, as_of, isolation)
+    opened = time.perf_counter()
+    wanted = _wanted(window, key or [], low, high, prefix, keys_from)
+    names = _split(columns)
+    found = window.read(wanted, names)
+    if not explain:
+        write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+        return
+    for _ in limited(found, limit):
+        pass
+    _show_cost(window.cost, len(wanted.intervals), opened - began, time.perf_counter() - opened, json=json)
+
+
+def _show_cost(cost: Cost, asked: int, log_seconds: float, read_seconds: float, *, json: bool) -> None:
+    told = {
+        "version": cost.version, "clock": cost.clock, "asked": asked, "files": cost.files, "files_read": cost.files_read,
+        "groups": cost.groups, "groups_met": cost.groups_met, "groups_read": cost.groups_read,
+        "bytes_read": cost.bytes_read, "records": cost.records, "bytes_returned": cost.bytes_returned,
+        "log_seconds": round(log_seconds, 6), "directory_seconds": round(cost.directory_seconds, 6),
+        "read_seconds": round(read_seconds - cost.directory_seconds, 6),
+    }  # fmt: skip
+    if json:
+        render.json_object(told)
+        return
+    shares = f", {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
+    render.lines(
+        render.pairs(
+            {
+                "window": f"slot {cost.clock} of version {cost.version}",
+                "files": f"{cost.files_read:,} read of {cost.files:,}",
+                "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
+                "bytes": f"{render.bytes_text(cost.bytes_read)} read{shares}",
+                "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
+                "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {told['read_seconds']:.3f} reading",
+            }
+        )
+    )
 
 
 def scan(
@@ -126,37 +189,45 @@ def scan(
     name: Name,
     columns: Columns = None,
     where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Comparisons, and, or, not, in, between, is null.")] = None,
-    as_of: AsOf = None,
-    isolation: Level = Isolation.window,  # noqa: ARG001 - there is one level so far
-    limit: Limit = None,
+    as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
+    engine: Annotated[Engine, typer.Option("--engine", help="Who reads: this process, or Spark. auto is direct.")] = Engine.auto,
     form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Read the live records of a table."""
-    import pyarrow as pa
-
-    from index.predicate import parse_predicate
-
-    window = state(ctx).open().table(name).window(as_of)
-    wanted = _split(columns) or list(window.columns)
-    schema = pa.schema([window.schema.field(window.spec.column(column).name) for column in wanted])
-    parts: Iterable[pa.Table] = window.scan(wanted, parse_predicate(where) if where else None)
-    write_records(limited(parts, limit), schema, form=form, output=output, guard_formulas=guard_formulas)
+    names = _split(columns)
+    if engine is Engine.spark:
+        if isolation is Isolation.latest:
+            msg = "--isolation latest is for --engine direct; leave --engine out"
+            raise UsageError(msg)
+        warehouse = state(ctx).open(master, conf)
+        window = warehouse.table(name).at_latest(as_of)
+        render.progress("starting Spark")
+        found = window.scan_by_spark(warehouse.spark(delta=True), names, where)
+        render.clear_progress()
+    else:
+        found = _window(ctx, name, as_of, isolation).scan(names, where)
+    write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
 
 
 def sql(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query; tables appear as views of their live window.", show_default=False)],
+    engine: Annotated[SqlEngine | None, typer.Option("--engine", help="duckdb answers in this process, spark in a JVM; duckdb unless --master or --conf is given.")] = None,
     limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Ask Spark SQL; every table is a view of its live window."""
-    from warehouse.sql import answer
-
+    """Ask SQL; every table is a view of its live window."""
     warehouse = state(ctx).open(master, conf)
-    render.progress("starting Spark")
-    spark = warehouse.spark(delta=True)
-    warehouse.register(spark)
-    render.progress("asking Spark")
-    found = answer(spark, query, limit)
-    render.clear_progress()
-    write_records([found], found.schema, form=form, output=output, guard_formulas=guard_formulas)
+    if engine is SqlEngine.spark or (engine is None and (master or conf)):
+        from warehouse.sql import answer
+
+        render.progress("starting Spark")
+        spark = warehouse.spark(delta=True)
+        warehouse.register(spark)
+        render.progress("asking Spark")
+        found = answer(spark, query, limit).to_reader()
+        render.clear_progress()
+    else:
+        found = warehouse.sql(query, limit)
+    write_records(limited(found, None), found.schema, form=form, output=output, guard_formulas=guard_formulas)

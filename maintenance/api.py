@@ -6,14 +6,13 @@ The same functions as behind the command line. Times may be given as text, as nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from index.errors import UnreadableInputError, UsageError
-from index.predicate import parse_predicate
 from index.timeline import TimeKind
 from maintenance.context import Context
 from maintenance.define import Declaration, create, declare
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from warehouse.directory import Finder
+    from warehouse.latest import LatestWindow
     from warehouse.window import Window
 
 __all__ = ["OpenTable", "Warehouse", "read_time"]
@@ -86,6 +87,13 @@ class Warehouse:
         with writer_lock(table):
             drop_table(table)
 
+    def sql(self, query: str, limit: int | None = None) -> pa.RecordBatchReader:
+        """Answer a query without a JVM; every table is a view of its live window."""
+        from warehouse.duck import DuckSession
+
+        tables = {table.name: table for table in self.tables()}
+        return DuckSession(list(tables), lambda name: tables[name].at_latest()).answer(query, limit)
+
     def register(self, spark: SparkSession) -> None:
         """Make every table a view of its live window in a Spark session that has Delta's jars."""
         from warehouse.sql import register
@@ -125,6 +133,7 @@ class OpenTable:
     def __init__(self, warehouse: Warehouse, table: Table) -> None:
         self.warehouse = warehouse
         self.table = table
+        self._finder: Finder | None = None  # made by the first read and kept, because it knows the files then
 
     @property
     def name(self) -> str:
@@ -168,25 +177,50 @@ class OpenTable:
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
         return load(self.table, found, context, at=self._time(at))
 
-    def window(self, as_of: Time | None = None) -> Window:
-        """Pin the newest version; everything read from it belongs to one window."""
+    def at_latest(self, as_of: Time | None = None) -> Window:
+        """Pin the newest version; everything read from it belongs to one window.
+
+        ``as_of``: hide what has expired at this moment, which is not before the clock. What the table knows about its
+        files is kept, so that the next window answers at once.
+        """
+        from warehouse.directory import Finder
         from warehouse.window import Window
 
-        return Window(self.table.snapshot(), as_of=self._time(as_of))
+        snapshot = self.table.snapshot()
+        if self._finder is None:
+            self._finder = Finder(str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key])
+        moment = None if as_of is None else read_time(snapshot.spec.timeline.kind, as_of)
+        return Window(snapshot, self._finder, as_of=moment)
 
-    def probe(self, *keys: Any, columns: Sequence[str] | None = None, as_of: Time | None = None) -> pa.Table:
-        """Return the live records with these keys; composite keys as tuples, also leading parts of them."""
-        from warehouse.window import KeyList, key_value
+    def up_to_date(self, as_of: Time | None = None) -> LatestWindow:
+        """Return a window that moves on while it is read: each read reflects every update committed before it commits."""
+        from warehouse.latest import LatestWindow
 
-        window = self.window(as_of)
-        key = [window.spec.column(name) for name in window.spec.key]
-        return window.probe(KeyList(tuple(key_value(key, k) for k in keys)), columns)
+        first = self.at_latest(as_of)
+        return LatestWindow(
+            first.snapshot, first.finder, as_of=first.as_of, cost=first.cost, reopen=lambda: self._moved_on(first)
+        )
+
+    def _moved_on(self, first: Window) -> Window:
+        return replace(first, snapshot=self.table.snapshot())
+
+    def probe(
+        self,
+        *keys: Any,
+        low: Any = None,
+        high: Any = None,
+        prefix: Any = None,
+        columns: Sequence[str] | None = None,
+        as_of: Time | None = None,
+    ) -> pa.Table:
+        """Return the live records of some keys, a range or a prefix: ``at_latest().probe(...)``."""
+        return self.at_latest(as_of).probe(*keys, low=low, high=high, prefix=prefix, columns=columns)
 
     def scan(
         self, columns: Sequence[str] | None = None, where: str | None = None, as_of: Time | None = None
-    ) -> Iterator[pa.Table]:
-        """Yield the live records, a part at a time."""
-        return self.window(as_of).scan(columns, parse_predicate(where) if where else None)
+    ) -> pa.RecordBatchReader:
+        """Stream the live records: ``at_latest().scan(...)``."""
+        return self.at_latest(as_of).scan(columns, where)
 
     def status(self) -> dict[str, Any]:
         """Return where the table stands."""

@@ -19,7 +19,7 @@ from index.policy import Strategy
 from maintenance.context import Context
 from maintenance.plan import Plan, plan_purge, plan_seal
 from warehouse.quarantine import expire_refused
-from warehouse.table import Snapshot
+from warehouse.table import Snapshot, side_file
 
 __all__ = ["Exposure", "erase", "exposure", "purge", "rewrite_and_commit", "seal", "waiting_files"]
 
@@ -121,6 +121,9 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
         if not dry_run:
             file.unlink(missing_ok=True)
     if not dry_run:
+        known = {side_file(path) for path in (*waiting, *(f.path for f in snapshot.files))}
+        for path in set(snapshot.table.all_files()) - set(snapshot.table.data_files()) - known:
+            (folder / path).unlink(missing_ok=True)  # what the directory knew of a file goes with the file
         kept = {path.split("/", 1)[0] for path in (*waiting, *(f.path for f in snapshot.files))}
         _remove_folders(snapshot, kept)
     refused = 0

@@ -1,8 +1,9 @@
 """Cell files: how sorted runs are written and merged, with Arrow, wherever a task runs.
 
 A run is one or more Parquet files in the order of key, then expiration. Row groups end where a key ends, so that
-a probe reads little more than it needs: keys with long runs have row groups of their own, short ones share. The
-same functions serve Spark's tasks and a thread of this process; they know folders and files, not tables.
+a probe reads little more than it needs: keys with long runs have row groups of their own, short ones share. A file's
+name ends in the hash of its footer, and beside it lies what the directory knows of it. The same functions serve
+Spark's tasks and a thread of this process; they know folders and files, not tables.
 """
 
 from __future__ import annotations
@@ -24,17 +25,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from index.cellfile import CellFile, Rewrite
-from index.errors import CorruptionError
 from index.grid import Cell
+from index.keys import Interval
+from warehouse.directory import blocks_of, has_plain_bytes, write_side_file
+from warehouse.keys import Codes
+from warehouse.parquet import DataFile, footer_bytes, footer_hash
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
 
-__all__ = ["Layout", "RunWriter", "Written", "merge_runs", "open_parquet", "read_groups"]
+__all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_folder", "split_cells"]
 
-GROUP_BYTES = 512 * 1024  # a row group ends at the first key boundary after so many bytes
+GROUP_BYTES = 512 * 1024  # a row group ends at the last key boundary before so many bytes
+RUNS_PER_GROUP = 3  # and holds no more runs of one key than these, if so many are at least
+LEAST_GROUP_BYTES = 128 * 1024  # so many bytes; a run of so many has row groups of its own
 KEY_GROUP_BYTES = 1024 * 1024  # the run of one key is cut into row groups of so many bytes
 FILE_BYTES = 128 * 1024 * 1024  # a run continues in another file at the first key boundary after so many bytes
 BUFFER_BYTES = 16 * 1024 * 1024  # rows wait for their row group in memory until there are so many
 STRIPE_BYTES = 256 * 1024 * 1024  # a merge holds so many uncompressed bytes at once
+WIDE_BYTES = 64  # no statistics of wider values: they would make footers large and tell little
+FILTERED_KEYS = 16  # row groups with fewer keys than this need no Bloom filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,7 @@ class RunWriter:
         self._file_bytes = 0
         self._min_max: dict[str, tuple[int, int]] = {}
         self._records = 0
+        self._ends: list[Interval] = []  # of the codes of each row group
 
     def add(self, table: pa.Table) -> None:
         """Take the next records of the run."""
@@ -122,6 +131,8 @@ class RunWriter:
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._file_bytes += group.nbytes
         self._records += group.num_rows
+        codes = Codes(group, self.layout.key)
+        self._ends.append(Interval(codes[0], codes[group.num_rows - 1] + b"\x00"))
         for name in (INSERTED_SLOT, EXPIRES_SLOT):
             ends = pc.min_max(group[name]).as_py()
             low, high = self._min_max.get(name, (ends["min"], ends["max"]))
@@ -141,36 +152,59 @@ class RunWriter:
             self.layout.schema,
             compression="snappy",
             use_dictionary=_repetitive(sample),
+            write_statistics=_described(sample, self.layout.key),
+            bloom_filter_options=_filtered(sample, self.layout.key),
             write_page_checksum=True,
             store_schema=False,
             coerce_timestamps="us",
         )
-        self._file_bytes, self._records, self._min_max = 0, 0, {}
+        self._file_bytes, self._records, self._min_max, self._ends = 0, 0, {}, []
 
     def _close_file(self) -> None:
         if self._writer is None:
             return
         self._writer.close()
         self._writer = None
+        written = self._path
+        hashed = footer_hash(footer_bytes(self.layout.table, written))
+        self._path = f"{written.removesuffix('.parquet')}-{hashed}.parquet"
+        os.rename(f"{self.layout.table}/{written}", f"{self.layout.table}/{self._path}")
         (min_ins, max_ins), (min_exp, max_exp) = self._min_max[INSERTED_SLOT], self._min_max[EXPIRES_SLOT]
-        self.written.files.append(
-            CellFile(
-                path=self._path,
-                cell=self.cell,
-                size_bytes=os.path.getsize(f"{self.layout.table}/{self._path}"),
-                records=self._records,
-                min_ins=min_ins,
-                max_ins=max_ins,
-                min_exp=min_exp,
-                max_exp=max_exp,
-            )
+        file = CellFile(
+            path=self._path,
+            cell=self.cell,
+            size_bytes=os.path.getsize(f"{self.layout.table}/{self._path}"),
+            records=self._records,
+            min_ins=min_ins,
+            max_ins=max_ins,
+            min_exp=min_exp,
+            max_exp=max_exp,
         )
+        blocks = blocks_of(DataFile.open(self.layout.table, file), self.layout.key, self._ends)
+        write_side_file(self.layout.table, file.path, blocks)
+        self.written.files.append(file)
 
 
 def _repetitive(sample: pa.Table) -> list[str]:
     """Return the columns that a dictionary makes smaller, judged by the first row group of a file."""
     plain = [f.name for f in sample.schema if not pa.types.is_nested(f.type) and not pa.types.is_boolean(f.type)]
     return [name for name in plain if pc.count_distinct(sample[name]).as_py() * 2 <= sample.num_rows]
+
+
+def _described(sample: pa.Table, key: Sequence[str]) -> list[str]:
+    """Return the columns of which row groups keep the least and the greatest value."""
+    narrow = [
+        f.name
+        for f in sample.schema
+        if not pa.types.is_nested(f.type) and sample[f.name].nbytes <= WIDE_BYTES * sample.num_rows
+    ]
+    return list(dict.fromkeys([*key, *narrow]))
+
+
+def _filtered(sample: pa.Table, key: Sequence[str]) -> dict[str, dict[str, float]] | None:
+    """Return the Bloom filters that keep a probe from row groups without its key: one per key column of many values."""
+    counts = {name: pc.count_distinct(sample[name]).as_py() for name in key if has_plain_bytes(sample[name].type)}
+    return {name: {"ndv": n, "fpp": 0.01} for name, n in counts.items() if n >= FILTERED_KEYS} or None
 
 
 def key_starts(table: pa.Table, key: Sequence[str]) -> list[int]:
@@ -188,40 +222,23 @@ def _group_cuts(table: pa.Table, key: Sequence[str]) -> list[int]:
     starts = [*key_starts(table, key), table.num_rows]
     row_bytes = max(1, table.nbytes // table.num_rows)
     rows, key_rows = max(1, GROUP_BYTES // row_bytes), max(1, KEY_GROUP_BYTES // row_bytes)
+    few_runs = RUNS_PER_GROUP * table.num_rows // (len(starts) - 1)
+    if few_runs * row_bytes >= LEAST_GROUP_BYTES:
+        rows = min(rows, few_runs)
+    long_rows = max(2, LEAST_GROUP_BYTES // row_bytes)
+    long = [(low, high) for low, high in itertools.pairwise(starts) if high - low >= long_rows]
+    alone = sorted({edge for run in long for edge in run})
     cuts = [0]
     while cuts[-1] < table.num_rows:
         start = cuts[-1]
         boundary = starts[bisect.bisect_right(starts, start + rows) - 1]
+        following = bisect.bisect_right(alone, start)
+        if following < len(alone):
+            boundary = min(boundary, alone[following])
         if boundary <= start:  # the run of this key is longer than a row group
             boundary = min(starts[bisect.bisect_right(starts, start)], start + key_rows)
         cuts.append(boundary)
     return cuts
-
-
-def open_parquet(table: str, path: str) -> pq.ParquetFile:
-    """Open a data file for reading with its page checksums verified."""
-    try:
-        return pq.ParquetFile(f"{table}/{path}", page_checksum_verification=True)
-    except FileNotFoundError as error:
-        step = "its version was erased while it was read, run the command again; or the table is damaged"
-        raise CorruptionError("a data file is missing", path, step) from error
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptionError("a data file cannot be read", f"{path} ({error})", "restore it from a backup") from error
-
-
-def leaf_of(file: pq.ParquetFile, name: str) -> int:
-    """Return the place of a column among the leaves of a file: nested columns before it have several."""
-    return next(i for i in range(file.metadata.num_columns) if file.metadata.schema.column(i).path == name)
-
-
-def read_groups(
-    file: pq.ParquetFile, groups: Sequence[int], path: str, columns: Sequence[str] | None = None
-) -> pa.Table:
-    """Read row groups, translating damage into an error that names the file."""
-    try:
-        return file.read_row_groups(list(groups), columns=columns)
-    except (OSError, pa.ArrowException) as error:
-        raise CorruptionError("a data file is damaged", f"{path} ({error})", "restore it from a backup") from error
 
 
 def merge_runs(layout: Layout, task: Rewrite) -> Written:
@@ -229,7 +246,7 @@ def merge_runs(layout: Layout, task: Rewrite) -> Written:
 
     Reads at most about ``STRIPE_BYTES`` at once: larger inputs are merged one key range after the other.
     """
-    sources = [(f.path, open_parquet(layout.table, f.path)) for f in task.inputs]
+    sources = [DataFile.open(layout.table, file) for file in task.inputs]
     writer = RunWriter(layout, task.cell)
     order = [(name, "ascending") for name in (*layout.key, EXPIRES_SLOT)]
     for low, high in _stripes(sources, layout.key[0]):
@@ -238,18 +255,16 @@ def merge_runs(layout: Layout, task: Rewrite) -> Written:
             # One chunk per column first: sorting and taking from many chunks costs several times more.
             merged = pa.concat_tables(parts).combine_chunks()
             writer.add(merged if len(sources) == 1 else merged.sort_by(order))
-    for _, file in sources:
-        file.close()
     return writer.close()
 
 
-def _stripes(sources: Sequence[tuple[str, pq.ParquetFile]], key: str) -> list[tuple[Any, Any]]:
+def _stripes(sources: Sequence[DataFile], key: str) -> list[tuple[Any, Any]]:
     """Return key ranges (low, high] of about ``STRIPE_BYTES`` each; None is open."""
     ends: list[tuple[Any, int]] = []
-    for _, file in sources:
-        column = leaf_of(file, key)
-        for group in range(file.metadata.num_row_groups):
-            facts = file.metadata.row_group(group)
+    for file in sources:
+        column = file.leaf(key)
+        for group in range(file.groups):
+            facts = file.footer.row_group(group)
             stats = facts.column(column).statistics
             if stats is None or not stats.has_min_max:
                 return [(None, None)]
@@ -265,23 +280,21 @@ def _stripes(sources: Sequence[tuple[str, pq.ParquetFile]], key: str) -> list[tu
     return [*stripes, (low, None)]
 
 
-def _read_stripe(
-    sources: Sequence[tuple[str, pq.ParquetFile]], layout: Layout, low: Any, high: Any, clock: int
-) -> Iterator[pa.Table]:
+def _read_stripe(sources: Sequence[DataFile], layout: Layout, low: Any, high: Any, clock: int) -> Iterator[pa.Table]:
     key = layout.key[0]
     kind = layout.schema.field(key).type
-    for path, file in sources:
-        column = leaf_of(file, key)
+    for file in sources:
+        column = file.leaf(key)
         groups = []
-        for group in range(file.metadata.num_row_groups):
-            stats = file.metadata.row_group(group).column(column).statistics
+        for group in range(file.groups):
+            stats = file.footer.row_group(group).column(column).statistics
             above = low is not None and stats is not None and stats.has_min_max and stats.max <= low
             below = high is not None and stats is not None and stats.has_min_max and stats.min > high
             if not (above or below):
                 groups.append(group)
         if not groups:
             continue
-        table = conform(read_groups(file, groups, path), layout.schema)
+        table = conform(file.read(groups), layout.schema)
         mask = pc.greater(table[EXPIRES_SLOT], clock)
         if low is not None:
             mask = pc.and_(mask, pc.greater(table[key], pa.scalar(low, kind)))

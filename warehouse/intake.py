@@ -27,6 +27,7 @@ from warehouse.judge import OVER, RAW, REASON
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, Column, arrow_schema, check_drift
 from warehouse.source import InputFile, check_inputs, nanosecond_columns
 from warehouse.spec import TableSpec
+from warehouse.table import side_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -349,7 +350,9 @@ def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, An
 
 def _remove_attempts(table: str, staged: Staged) -> None:
     """Remove what failed attempts of a task left in the folder."""
-    wanted = {f"{table}/{f.path}" for f in staged.files} | {f"{table}/{path}" for path in staged.quarantine_files}
+    wanted = {f"{table}/{path}" for f in staged.files for path in (f.path, side_file(f.path))} | {
+        f"{table}/{path}" for path in staged.quarantine_files
+    }
     for place, _, names in os.walk(f"{table}/{staged.folder}"):
         for name in names:
             if f"{place}/{name}" not in wanted:

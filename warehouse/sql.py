@@ -1,21 +1,22 @@
-"""SQL over the windows: every table is a view that shows one pinned version without its expired records."""
+"""SQL over the windows through Spark: every table is a view that shows one pinned version without expired records."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from index.errors import UsageError
+from index.timeline import TimeKind
 from warehouse.errors import spark_errors
-from warehouse.schema import EXPIRES_SLOT
+from warehouse.schema import EXPIRES_SLOT, arrow_schema
 from warehouse.table import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["answer", "query", "register", "window_sql"]
+__all__ = ["answer", "query", "register", "scan_window", "window_sql"]
 
 # The nodes of a parsed statement that change something, set something, or run what cannot be seen here.
 _CHANGES = re.compile(
@@ -39,15 +40,51 @@ def register(spark: SparkSession, tables: Sequence[Table]) -> None:
     """Make each table a temporary view of its live window in any session that has Delta's jars."""
     for table in tables:
         with spark_errors(f"table {table.name} cannot be shown to SQL"):
-            snapshot = table.snapshot()
-            names = [f"`{column.name}`" for column in snapshot.spec.columns]
-            # Files without live records are gone already, so looking for more of them would only cost time: as a sum
-            # the slot is neither looked up in the log's statistics nor in those of every row group.
-            visible = f"{EXPIRES_SLOT} + 0 > {snapshot.ledger.clock}" if snapshot.ledger.clock is not None else "false"
-            reader = spark.read.format("delta").option("versionAsOf", snapshot.version)
-            reader.load(str(table.folder.resolve())).where(visible).selectExpr(*names).createOrReplaceTempView(
-                table.name
-            )
+            _frame(spark, table.snapshot()).createOrReplaceTempView(table.name)
+
+
+def _frame(spark: SparkSession, snapshot: Snapshot, *conditions: str) -> DataFrame:
+    names = [f"`{column.name}`" for column in snapshot.spec.columns]
+    # Files without live records are gone already, so looking for more of them would only cost time: as a sum
+    # the slot is neither looked up in the log's statistics nor in those of every row group.
+    clock = snapshot.ledger.clock
+    frame = (
+        spark.read.format("delta").option("versionAsOf", snapshot.version).load(str(snapshot.table.folder.resolve()))
+    )
+    for condition in (f"{EXPIRES_SLOT} + 0 > {clock}" if clock is not None else "false", *conditions):
+        frame = frame.where(condition)
+    return frame.selectExpr(*names)
+
+
+def scan_window(
+    spark: SparkSession, snapshot: Snapshot, as_of: int | None = None, condition: str | None = None
+) -> Iterator[pa.Table]:
+    """Yield the records of a window as Spark reads them, a batch at a time; no more than a partition comes at once."""
+    import pyarrow as pa
+
+    from warehouse.cells import conform
+
+    conditions = [condition] if condition else []
+    if as_of is not None:
+        moment = {TimeKind.TIMESTAMP: "timestamp_micros({})", TimeKind.DATE: "date_add(date'1970-01-01', {})"}
+        shown = moment.get(snapshot.spec.timeline.kind, "{}").format(as_of)
+        conditions.append(f"`{snapshot.spec.expires}` > {shown}")
+    schema = pa.schema([arrow_schema(snapshot.spec.columns).field(column.name) for column in snapshot.spec.columns])
+    with spark_errors(f"table {snapshot.table.name} cannot be scanned", is_query=True):
+        packed = _frame(spark, snapshot, *conditions).mapInArrow(_packed, "batch binary")
+        for row in packed.toLocalIterator(prefetchPartitions=True):
+            yield conform(pa.ipc.open_stream(row["batch"]).read_all(), schema)
+
+
+def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Turn each batch into one value, so that it travels as it is."""
+    import pyarrow as pa
+
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})
 
 
 def query(spark: SparkSession, text: str) -> DataFrame:

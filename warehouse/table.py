@@ -25,11 +25,21 @@ from index.ledger import Ledger
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, PARTITION_COLUMNS, columns_of_delta
 from warehouse.spec import TableSpec
 
-__all__ = ["APP", "Snapshot", "Table"]
+__all__ = ["APP", "SIDE_SUFFIX", "Snapshot", "Table", "side_file"]
 
 APP = "ebb"  # the application id of our transactions and the name of our entry in each commit
 _LOG = "_delta_log"
 _HIDDEN = "_ebb"
+SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
+
+
+def side_file(path: str) -> str:
+    """Return the place of what the directory keeps of a data file.
+
+    >>> side_file("u7-ab/_g=1/_e=2/part-x.parquet")
+    'u7-ab/_g=1/_e=2/part-x.keys'
+    """
+    return path.removesuffix(".parquet") + SIDE_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,10 @@ class Table:
             yield entry
 
     def data_files(self) -> Iterator[str]:
+        """Yield the relative path of every file that is neither log nor hidden nor beside a data file."""
+        return (path for path in self.all_files() if not path.endswith(SIDE_SUFFIX))
+
+    def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""
         for top in sorted(os.scandir(self.folder), key=lambda item: item.name):
             if top.name in (_LOG, _HIDDEN):
@@ -152,6 +166,11 @@ class Snapshot:
     version: int
     files: tuple[CellFile, ...]
     ledger: Ledger
+
+    @property
+    def table_id(self) -> str:
+        """Return what tells the table from another one of the same name."""
+        return str(self.delta.metadata().id)
 
     def commit(
         self,

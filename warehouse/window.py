@@ -1,351 +1,426 @@
 """Reading one window without a JVM: pinned files, read with Arrow, expired records hidden.
 
 A window is a snapshot at its clock, or at a later moment ``as_of`` for which records are hidden by their exact
-expiration time. Files whose slots tell that nothing in them is visible are not opened; row groups whose keys tell
-that nothing in them is asked for are not read. Both sides of each decision give the same answer, only slower.
+expiration time. A probe asks the directory which row groups can hold its keys and reads those, in key order; a scan
+reads file after file and leaves out the row groups whose statistics exclude its predicate. Both read several row
+groups at a time and hold no more than those: answers may be larger than memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
-from typing import Any
+import bisect
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from index.errors import InputError, UsageError
-from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
-from index.timeline import TimeKind
-from warehouse.cells import conform, leaf_of, open_parquet, read_groups
-from warehouse.schema import EXPIRES_SLOT, Column, arrow_schema
+from index.cellfile import CellFile
+from index.directory import Block, stripes
+from index.errors import InputError
+from index.predicate import Extent, Predicate, may_match, parse_predicate
+from warehouse import where as predicates
+from warehouse.cells import conform, key_starts
+from warehouse.directory import Finder
+from warehouse.keys import Codes, Wanted, key_value, wanted_keys, wanted_prefix, wanted_range
+from warehouse.parquet import DataFile
+from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, arrow_schema
 from warehouse.table import Snapshot
 
-__all__ = ["AllKeys", "KeyList", "KeyPrefix", "KeyRange", "Keys", "Window", "key_value", "parse_value"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from typing_extensions import Self
 
-Key = tuple[Any, ...]  # the values of all key columns, or of the leading ones
+__all__ = ["Cost", "Read", "Window", "in_key_order", "is_after"]
+
+_FIRST_BYTES = 4 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
+_MOST_BYTES = 32 * 1024 * 1024
+_SCAN_BYTES = 4 * 1024 * 1024  # what one thread of a scan reads at a time
+_FEW = 8  # so many keys in a part are looked for one by one
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class Cost:
+    """Which window was read, and what that took."""
+
+    version: int = 0
+    clock: int | None = None
+    files: int = 0  # with something visible
+    files_read: int = 0
+    groups: int = 0  # row groups of these files
+    groups_met: int = 0  # whose key range holds a wanted key
+    groups_read: int = 0
+    bytes_read: int = 0
+    records: int = 0
+    bytes_returned: int = 0
+    directory_seconds: float = 0.0  # of probes
 
 
 @dataclass(frozen=True, slots=True)
-class AllKeys:
-    """Every record."""
+class Read:
+    """What is read of a window."""
+
+    columns: tuple[str, ...]
+    where: Predicate | None = None
+    wanted: Wanted | None = None  # None for all, in no order
+    after: int | None = None  # only what was inserted after this slot
+    with_marks: bool = False  # also what order and visibility need, under its names
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether keys are asked for, and records come in their order."""
+        return self.wanted is not None
 
 
-@dataclass(frozen=True, slots=True)
-class KeyList:
-    """Records with one of these keys."""
-
-    keys: tuple[Key, ...]
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="ebb-read")
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Records with keys from ``low`` to ``high``, both included; None is open."""
-
-    low: Key | None
-    high: Key | None
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPrefix:
-    """Records whose key starts with these values, the last of them as the start of a text."""
-
-    start: Key
-
-
-Keys = AllKeys | KeyList | KeyRange | KeyPrefix
-
-
-def parse_value(column: Column, text: str) -> Any:
-    """Read a value of a column from text."""
+def _in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+    """Yield the results of work in order, with as many items in work as there are threads and one waiting."""
+    pool, left = _pool(), iter(items)
+    ahead = deque(pool.submit(work, item) for item in itertools.islice(left, pool._max_workers + 1))
     try:
-        match column.type:
-            case "string":
-                return text
-            case "bigint" | "int" | "smallint" | "tinyint":
-                return pa.scalar(int(text), arrow_schema([column]).field(0).type).as_py()
-            case "float" | "double":
-                return float(text) + 0.0
-            case "boolean":
-                return {"true": True, "false": False}[text.strip().lower()]
-            case "date":
-                return date.fromisoformat(text)
-            case "timestamp":
-                micros = TimeKind.TIMESTAMP.time(text)
-                return pa.scalar(micros, pa.timestamp("us", "UTC")).as_py()
-            case "binary":
-                return bytes.fromhex(text.removeprefix("0x"))
-            case _ if column.type.startswith("decimal"):
-                return pa.scalar(Decimal(text), arrow_schema([column]).field(0).type).as_py()
-    except (ValueError, KeyError, InvalidOperation, UsageError, pa.ArrowException, OverflowError):
-        pass
-    hint = {
-        "binary": "hexadecimal digits",
-        "timestamp": "ISO 8601",
-        "date": "like 2013-01-31",
-        "boolean": "true or false",
-    }
-    expected = hint.get(column.type, f"a {column.type}")
-    msg = f"value {text!r} does not fit column {column.name} of type {column.type}; write {expected}"
-    raise UsageError(msg)
+        while ahead:
+            done: Future[_Result] = ahead.popleft()
+            result = done.result()
+            ahead.extend(pool.submit(work, item) for item in itertools.islice(left, 1))
+            yield result
+    finally:
+        for waiting in ahead:
+            waiting.cancel()
 
 
-def key_value(columns: Sequence[Column], value: Any) -> Key:
-    """Return a key given as one value or a sequence, checked against the key's columns."""
-    parts = tuple(value) if isinstance(value, tuple | list) else (value,)
-    if not 1 <= len(parts) <= len(columns):
-        msg = f"key {value!r} has {len(parts)} parts; the key is {', '.join(c.name for c in columns)}"
-        raise UsageError(msg)
-    checked = []
-    for column, part in zip(columns, parts, strict=False):
-        if part is None:
-            msg = f"key {column.name} is null, and no record has a null key; leave it out"
-            raise UsageError(msg)
-        if isinstance(part, str) and column.type != "string":
-            checked.append(parse_value(column, part))
-            continue
-        if isinstance(part, datetime) and part.tzinfo is None:
-            part = part.replace(tzinfo=timezone.utc)  # noqa: PLW2901 - naive times are UTC everywhere
-        try:
-            checked.append(pa.scalar(part, arrow_schema([column]).field(0).type).as_py())
-        except (pa.ArrowException, TypeError, OverflowError) as error:
-            msg = f"key {part!r} does not fit column {column.name} of type {column.type}; pass a {column.type}"
-            raise UsageError(msg) from error
-    return tuple(part + 0.0 if isinstance(part, float) else part for part in checked)
-
-
+@dataclass(frozen=True)
 class Window:
     """One window of one table.  Every method sees the same records, whatever is committed meanwhile."""
 
-    def __init__(self, snapshot: Snapshot, *, as_of: int | None = None) -> None:
-        self.snapshot = snapshot
-        self.spec = snapshot.spec
-        self.clock = snapshot.ledger.clock
-        self.as_of = as_of
-        self.schema = arrow_schema(self.spec.columns)
-        line = self.spec.timeline
-        if as_of is not None and self.clock is not None and as_of < line.end_of(self.clock):
-            shown = line.kind.show_time(as_of)
+    snapshot: Snapshot
+    finder: Finder
+    as_of: int | None = None
+    cost: Cost = field(default_factory=Cost, compare=False)  # of everything that was read through it
+
+    def __post_init__(self) -> None:
+        line = self.snapshot.spec.timeline
+        if self.as_of is not None and self.clock is not None and self.as_of < line.end_of(self.clock):
+            shown = line.kind.show_time(self.as_of)
             msg = f"--as-of {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, pass a later time"
             raise InputError(msg)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let go of the window; there is nothing to close."""
+
+    @property
+    def clock(self) -> int | None:
+        """Return the slot up to which the table had been updated; None before the first update."""
+        return self.snapshot.ledger.clock
+
+    @property
+    def version(self) -> int:
+        """Return the version of the Delta table that is pinned."""
+        return self.snapshot.version
+
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the names of the user's columns."""
-        return tuple(column.name for column in self.spec.columns)
+        """Return the names of the columns."""
+        return tuple(column.name for column in self.snapshot.spec.columns)
 
-    def probe(self, keys: Keys, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the records with these keys, ordered by key, then expiration."""
-        wanted = self._wanted(columns)
-        parts = list(self._read(keys, None, wanted))
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        order = [(name, "ascending") for name in (*self.spec.key, EXPIRES_SLOT)]
-        with_order = pa.schema([self.schema.field(n) for n in dict.fromkeys([*wanted, *(n for n, _ in order)])])
-        table = pa.concat_tables(parts).sort_by(order) if parts else with_order.empty_table()
-        return table.select(schema.names)
+    def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """Return the Arrow schema of the columns, or of some of them."""
+        whole = arrow_schema(self.snapshot.spec.columns)
+        return pa.schema([whole.field(name) for name in self._names(columns)])
 
-    def scan(self, columns: Sequence[str] | None = None, where: Predicate | None = None) -> Iterator[pa.Table]:
-        """Yield the records of the window, a part of a file at a time, in no particular order."""
-        wanted = self._wanted(columns)
-        for part in self._read(AllKeys(), where, wanted):
-            yield part.select(wanted)
+    def probe(
+        self,
+        *keys: Any,
+        low: Any = None,
+        high: Any = None,
+        prefix: Any = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Return the records of some keys, of the keys from ``low`` to ``high``, or of those that start with ``prefix``.
 
-    def _wanted(self, columns: Sequence[str] | None) -> list[str]:
-        return [self.spec.column(name).name for name in columns] if columns else list(self.columns)
+        A composite key is a tuple; its leading parts alone stand for all keys that they lead. Ordered by key, then
+        expiration.
+        """
+        return self.read(self.wanted(keys, low, high, prefix), columns).read_all()
 
-    def _read(self, keys: Keys, where: Predicate | None, wanted: Sequence[str]) -> Iterator[pa.Table]:
-        key = [self.spec.column(name) for name in self.spec.key]
-        used = _names(where)
-        for name in sorted(used - set(self.columns)):
-            known = ", ".join(self.columns)
-            msg = f"--where names {name!r}, which is not a column: there are {known}, and a text is written '{name}'"
-            raise UsageError(msg)
-        needed = list(dict.fromkeys([*wanted, *self.spec.key, self.spec.expires, EXPIRES_SLOT, *used]))
-        schema = pa.schema([self.schema.field(name) for name in needed])
-        low, high = _ends(keys)
-        for file in self.snapshot.files:
-            if self.clock is None or file.is_dead(self.clock):
+    def wanted(self, keys: Sequence[Any], low: Any = None, high: Any = None, prefix: Any = None) -> Wanted:
+        """Check what a probe asks for against the key's columns."""
+        key = [self.snapshot.spec.column(name) for name in self.snapshot.spec.key]
+        if prefix is not None:
+            return wanted_prefix(key_value(key, prefix))
+        if low is not None or high is not None:
+            ends = [None if end is None else key_value(key, end) for end in (low, high)]
+            return wanted_range(ends[0], ends[1])
+        return wanted_keys([key_value(key, value) for value in keys])
+
+    def read(self, wanted: Wanted, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Stream the records of what is wanted, ordered by key, then expiration."""
+        return self._reader(Read(self._names(columns), wanted=wanted))
+
+    def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.RecordBatchReader:
+        """Stream the records of the window in no particular order; ``where`` as in ``ebb scan --where``."""
+        return self._reader(Read(self._names(columns), where=self._predicate(where)))
+
+    def scan_by_spark(
+        self, spark: SparkSession, columns: Sequence[str] | None = None, where: str | None = None
+    ) -> pa.RecordBatchReader:
+        """Stream the same records through a Spark session that has Delta's jars."""
+        from warehouse.sql import scan_window
+
+        predicate = self._predicate(where)
+        condition = None if predicate is None else predicates.to_sql(predicate, self.snapshot.spec.columns, "spark")
+        names = self._names(columns)
+        tables = scan_window(spark, self.snapshot, self.as_of, condition)
+        return self._counted(Read(names), (table.select(names) for table in tables))
+
+    def _predicate(self, where: str | None) -> Predicate | None:
+        predicate = parse_predicate(where) if where else None
+        if predicate is not None:
+            predicates.check(predicate, self.snapshot.spec.columns)
+        return predicate
+
+    def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        return tuple(self.snapshot.spec.column(name).name for name in columns) if columns else self.columns
+
+    def _reader(self, asked: Read) -> pa.RecordBatchReader:
+        self.cost.version, self.cost.clock = self.version, self.clock
+        return self._counted(asked, self.tables(asked))
+
+    def _counted(self, asked: Read, tables: Iterable[pa.Table]) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            for table in tables:
+                self.cost.records += table.num_rows
+                self.cost.bytes_returned += table.nbytes
+                yield from table.to_batches()
+
+        return pa.RecordBatchReader.from_batches(self.schema(asked.columns), batches())
+
+    def tables(self, asked: Read, files: Sequence[CellFile] | None = None) -> Iterator[pa.Table]:
+        """Yield what is asked for, of all visible files or of these."""
+        live = self.visible_files() if files is None else files
+        if self.clock is None or not live:
+            return
+        self.cost.files += len(live)
+        plan = _Plan(self, self.clock, asked)
+        yield from plan.probe(live, asked.wanted) if asked.wanted is not None else plan.scan(live)
+
+    def visible_files(self) -> list[CellFile]:
+        """Return the files with records that may be visible."""
+        return [] if self.clock is None else [f for f in self.snapshot.files if not f.is_dead(self.clock)]
+
+
+class _Plan:
+    """How one request is answered: which columns are needed, and what is kept of a row group."""
+
+    def __init__(self, window: Window, clock: int, asked: Read) -> None:
+        spec = window.snapshot.spec
+        self.window, self.clock, self.asked = window, clock, asked
+        self.key, self.expires = spec.key, spec.expires
+        self.column_of, self.user_columns = spec.column, spec.columns
+        self.schema = arrow_schema(spec.columns)
+        order = (*spec.key, spec.expires, EXPIRES_SLOT) if asked.is_probe else ()
+        self.order = order
+        marks = (*order, spec.expires, EXPIRES_SLOT) if asked.with_marks else ()
+        self.shown = tuple(dict.fromkeys([*asked.columns, *marks]))
+
+    def columns(self, file: CellFile) -> list[str]:
+        """Return the columns that have to be read of a file."""
+        needed = [*self.shown, *self.order, *predicates.names(self.asked.where)]
+        if file.has_expired(self.clock):
+            needed.append(EXPIRES_SLOT)
+        if self.window.as_of is not None:
+            needed.append(self.expires)
+        if self._after(file) is not None:
+            needed.append(INSERTED_SLOT)
+        return list(dict.fromkeys(needed))
+
+    def _after(self, file: CellFile) -> int | None:
+        after = self.asked.after
+        return after if after is not None and file.min_ins <= after else None
+
+    def visible(self, table: pa.Table, file: CellFile) -> pa.Table:
+        """Leave out what has expired, what was there before, and what the predicate does not want."""
+        masks = []
+        if file.has_expired(self.clock):
+            masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
+        if self.window.as_of is not None:
+            masks.append(is_after(table[self.expires], self.window.as_of))
+        if self._after(file) is not None:
+            masks.append(pc.greater(table[INSERTED_SLOT], self._after(file)))
+        if self.asked.where is not None:
+            masks.append(predicates.mask(table, self.asked.where, self.user_columns))
+        for mask in masks[1:]:
+            masks[0] = pc.and_kleene(masks[0], mask)
+        return table.filter(masks[0]) if masks else table
+
+    def read(self, data: DataFile, file: CellFile, groups: Sequence[int]) -> pa.Table:
+        """Read row groups with all columns that are needed."""
+        names = self.columns(file)
+        return conform(data.read(groups, names), pa.schema([self.schema.field(name) for name in names]))
+
+    def scan(self, files: Sequence[CellFile]) -> Iterator[pa.Table]:
+        """Yield the records of files in no particular order."""
+        cost = self.window.cost
+
+        def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
+            file, data, groups = task
+            return self.visible(self.read(data, file, groups), file).select(self.shown)
+
+        def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
+            for file in files:
+                data = self.window.finder.open(file)
+                cost.files_read += 1
+                cost.groups += data.groups
+                for groups, size in self._portions(data):
+                    cost.groups_read += len(groups)
+                    cost.bytes_read += size
+                    yield file, data, groups
+
+        for table in _in_parallel(work, tasks()):
+            if table.num_rows:
+                yield table
+
+    def _portions(self, data: DataFile) -> Iterator[tuple[list[int], int]]:
+        """Cut the row groups of a file that may match into portions for one thread; with their compressed bytes."""
+        looked_at = sorted(predicates.names(self.asked.where) & data.names)
+        leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
+        columns = data.footer.num_columns
+        portion: list[int] = []
+        size = 0
+        for group in range(data.groups):
+            facts = data.footer.row_group(group)
+            if self.asked.where is not None and not self._may_match(facts, leaves):
                 continue
-            parquet = open_parquet(str(self.snapshot.table.folder), file.path)
-            with parquet:
-                present = [name for name in needed if name in parquet.schema_arrow.names]
-                first = leaf_of(parquet, key[0].name)
-                for group in range(parquet.metadata.num_row_groups):
-                    stats = parquet.metadata.row_group(group).column(first).statistics
-                    if (
-                        stats is not None
-                        and stats.has_min_max
-                        and _misses(stats, low, high, self.schema.field(key[0].name).type)
-                    ):
-                        continue
-                    table = conform(read_groups(parquet, [group], file.path, present), schema)
-                    mask = self._visible(table)
-                    if not isinstance(keys, AllKeys):
-                        mask = pc.and_kleene(mask, _key_mask(table, key, keys))
-                    if where is not None:
-                        mask = pc.and_kleene(mask, _mask(table, where, self.spec.column))
-                    table = table.filter(mask)
-                    if table.num_rows:
-                        yield table
+            portion.append(group)
+            size += sum(facts.column(i).total_compressed_size for i in range(columns))
+            if size >= _SCAN_BYTES:
+                yield portion, size
+                portion, size = [], 0
+        if portion:
+            yield portion, size
 
-    def _visible(self, table: pa.Table) -> Any:
-        mask = pc.greater(table[EXPIRES_SLOT], self.clock)
-        if self.as_of is None:
-            return mask
-        times = table[self.spec.expires]
-        moment: Any = self.as_of
-        if not pa.types.is_integer(times.type):
-            moment = pa.scalar(self.as_of, pa.int32() if pa.types.is_date32(times.type) else pa.int64()).cast(
-                times.type
-            )
-        return pc.and_(mask, pc.greater(times, moment))
+    def _may_match(self, facts: Any, leaves: dict[str, int]) -> bool:
+        extents = {}
+        for name, leaf in leaves.items():
+            stats = facts.column(leaf).statistics
+            if stats is not None and stats.has_min_max and stats.has_null_count:
+                is_open = self.column_of(name).type in ("float", "double")  # NaN is greater, and not in the statistics
+                extents[name] = Extent(
+                    low=stats.min,
+                    high=None if is_open else stats.max,
+                    has_nulls=stats.null_count > 0,
+                    has_values=stats.null_count < facts.num_rows,
+                )
+        assert self.asked.where is not None  # noqa: S101 - the caller looked
+        return may_match(self.asked.where, extents, lambda text, name: predicates.value(text, self.column_of(name)))
 
+    def probe(self, files: Sequence[CellFile], wanted: Wanted) -> Iterator[pa.Table]:
+        """Yield the records of what is wanted in the order of key and expiration."""
+        cost, finder = self.window.cost, self.window.finder
+        by_path = {file.path: file for file in files}
+        began = time.perf_counter()
+        met = finder.find(files, wanted)
+        blocks = finder.filtered(met, wanted)
+        cost.directory_seconds += time.perf_counter() - began
+        cost.groups += finder.groups(files)
+        cost.groups_met += len(met)
+        cost.groups_read += len(blocks)
+        cost.files_read += len({block.path for block in blocks})
+        cost.bytes_read += sum(block.size_bytes for block in blocks)
 
-def _ends(keys: Keys) -> tuple[Any, Any]:
-    """Return the least and the greatest first key value that can match; None is open."""
-    match keys:
-        case KeyList(values):
-            firsts = [key[0] for key in values]
-            return (min(firsts), max(firsts)) if firsts else (None, None)
-        case KeyRange(low, high):
-            return (low[0] if low else None), (high[0] if high else None)
-        case KeyPrefix(start):
-            return (start[0], start[0] if len(start) > 1 else None)
-        case AllKeys():
-            return None, None
+        def work(task: tuple[str, list[int]]) -> pa.Table:
+            file = by_path[task[0]]
+            found = self.read(finder.open(file), file, task[1])
+            return self.visible(_selected(found, self.key, wanted), file)
 
+        def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
+            return _in_parallel(work, _by_file(part))
 
-def _misses(stats: Any, low: Any, high: Any, kind: pa.DataType) -> bool:
-    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
-        return False
-    return bool((low is not None and stats.max < low) or (high is not None and stats.min > high))
+        for table in in_key_order(blocks, read_part, self.key, self.expires):
+            yield table.select(self.shown)
 
 
-def _key_mask(table: pa.Table, key: Sequence[Column], keys: Keys) -> Any:
-    columns = [table[column.name] for column in key]
-    match keys:
-        case KeyList(values):
-            return _list_mask(columns, values)
-        case KeyRange(low, high):
-            mask = pa.scalar(True)  # noqa: FBT003 - an Arrow value
-            if low is not None:
-                mask = pc.and_(mask, _after(columns, low))
-            if high is not None:
-                mask = pc.and_(mask, pc.invert(_after(columns, high, strictly=True)))
-            return mask
-        case KeyPrefix(start):
-            mask = pc.starts_with(columns[len(start) - 1].cast(pa.binary()), pattern=_bytes(start[-1]))
-            for column, value in zip(columns, start[:-1], strict=False):
-                mask = pc.and_(mask, pc.equal(column, pa.scalar(value, column.type)))
-            return mask
-        case AllKeys():
-            return pa.scalar(True)  # noqa: FBT003 - an Arrow value
+def in_key_order(
+    blocks: Sequence[Block],
+    read: Callable[[Sequence[Block]], Iterable[pa.Table]],
+    key: Sequence[str],
+    expires: str,
+) -> Iterator[pa.Table]:
+    """Merge blocks, which come in the order of their starts: yield tables that follow each other by key and expiration.
+
+    ``read`` returns sorted tables with the records of some blocks. Held at a time are the records of one stripe and
+    those of its blocks that reach into the next.
+    """
+    order = [(name, "ascending") for name in (*key, expires)]
+    kept: list[pa.Table] = []
+    for part, bound in stripes(blocks, _FIRST_BYTES, _MOST_BYTES):
+        ready: list[pa.Table] = []
+        later: list[pa.Table] = []
+        for table in itertools.chain(kept, read(part)):
+            cut = table.num_rows if bound is None else bisect.bisect_left(Codes(table, key), bound)
+            ready.append(table.slice(0, cut))
+            later.append(table.slice(cut))
+        kept = [table for table in later if table.num_rows]
+        merged = pa.concat_tables(ready)
+        if merged.num_rows:
+            yield merged.sort_by(order)
 
 
-def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
+def _by_file(blocks: Iterable[Block]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each file with its row groups in the order of their keys."""
+    groups: dict[str, list[int]] = {}
+    for block in blocks:
+        groups.setdefault(block.path, []).append(block.group)
+    for path, found in groups.items():
+        yield path, sorted(found)
 
 
-def _list_mask(columns: Sequence[pa.ChunkedArray], values: Sequence[Key]) -> Any:
-    by_length: dict[int, list[Key]] = {}
-    for value in values:
-        by_length.setdefault(len(value), []).append(value)
-    mask = pa.scalar(False)  # noqa: FBT003 - an Arrow value
-    for length, group in by_length.items():
-        found = pc.is_in(columns[0], value_set=pa.array([key[0] for key in group], columns[0].type))
-        if length > 1 and pc.any(found).as_py():
-            wanted = set(group)
-            rows = zip(*(column.to_pylist() for column in columns[:length]), strict=True)
-            found = pc.and_(found, pa.chunked_array([pa.array([row in wanted for row in rows], pa.bool_())]))
-        mask = pc.or_(mask, found)
-    return mask
+def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
+    """Return the wanted records of a sorted table."""
+    codes = Codes(table, key)
+    starts = wanted.starts
+    first = max(0, bisect.bisect_right(starts, codes[0]) - 1)
+    last = bisect.bisect_right(starts, codes[len(codes) - 1])
+    met = wanted.intervals[first:last]
+    if len(met) <= _FEW:
+        slices = []
+        for interval in met:
+            low = bisect.bisect_left(codes, interval.start)
+            high = len(codes) if interval.stop is None else bisect.bisect_left(codes, interval.stop, lo=low)
+            slices.append(table.slice(low, high - low))
+        return pa.concat_tables(slices) if slices else table.slice(0, 0)
+    # Many keys: one pass over the keys that are there.
+    edges = [*key_starts(table, key), table.num_rows]
+    mask = bytearray(table.num_rows)
+    for low, high in itertools.pairwise(edges):
+        found = codes[low]
+        if wanted.intervals[max(0, bisect.bisect_right(starts, found) - 1)].holds(found):
+            mask[low:high] = b"\x01" * (high - low)
+    packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
+    return table.filter(packed)
 
 
-def _after(columns: Sequence[pa.ChunkedArray], bound: Key, *, strictly: bool = False) -> Any:
-    """Return which keys are at or after a bound (or strictly after it), comparing its leading parts in order."""
-    last = len(bound) - 1
-    mask: Any = None
-    for place in range(last, -1, -1):
-        column, value = columns[place], pa.scalar(bound[place], columns[place].type)
-        if mask is None:
-            mask = pc.greater(column, value) if strictly else pc.greater_equal(column, value)
-        else:
-            mask = pc.or_(pc.greater(column, value), pc.and_(pc.equal(column, value), mask))
-    return mask
-
-
-def _names(predicate: Predicate | None) -> set[str]:
-    match predicate:
-        case None:
-            return set()
-        case Compare(left, _, right):
-            return {side.name for side in (left, right) if isinstance(side, Name)}
-        case In(name, _) | IsNull(name):
-            return {name.name}
-        case Not(inner):
-            return _names(inner)
-        case And(left, right) | Or(left, right):
-            return _names(left) | _names(right)
-
-
-def _mask(table: pa.Table, predicate: Predicate, column_of: Any) -> Any:
-    """Return for each record true, false or null, as SQL would."""
-    match predicate:
-        case Compare(left, sign, right):
-            return _compare(table, left, sign, right, column_of)
-        case In(name, values):
-            column = table[name.name]
-            options = pa.array([_literal(v, column_of(name.name)) for v in values], column.type)
-            # An unknown value is neither in nor out of a list.
-            return pc.if_else(pc.is_null(column), pa.scalar(None, pa.bool_()), pc.is_in(column, value_set=options))
-        case IsNull(name):
-            return pc.is_null(table[name.name])
-        case Not(inner):
-            return pc.invert(_mask(table, inner, column_of))
-        case And(left, right):
-            return pc.and_kleene(_mask(table, left, column_of), _mask(table, right, column_of))
-        case Or(left, right):
-            return pc.or_kleene(_mask(table, left, column_of), _mask(table, right, column_of))
-
-
-def _literal(literal: Literal, column: Column) -> Any:
-    if column.type == "string" and not literal.is_text:
-        msg = f"--where compares column {column.name} of type string with {literal.text}; write it '{literal.text}'"
-        raise UsageError(msg)
-    if column.type in ("bigint", "int", "smallint", "tinyint") and "." in literal.text:
-        return Decimal(literal.text)
-    return parse_value(column, literal.text)
-
-
-def _compare(table: pa.Table, left: Operand, sign: str, right: Operand, column_of: Any) -> Any:
-    if isinstance(left, Literal) and isinstance(right, Literal):
-        msg = f"--where compares two values, {left.text!r} and {right.text!r}; name a column"
-        raise UsageError(msg)
-    named = left if isinstance(left, Name) else right
-    assert isinstance(named, Name)  # noqa: S101 - one of them is
-    column = column_of(named.name)
-    if not column.is_sortable:
-        msg = f"--where cannot compare column {column.name} of type {column.type}; it can test it with is null"
-        raise UsageError(msg)
-
-    def side(operand: Operand) -> Any:
-        if isinstance(operand, Name):
-            return table[operand.name]
-        value = _literal(operand, column)
-        return pa.scalar(value) if isinstance(value, Decimal) else pa.scalar(value, table[named.name].type)
-
-    compare = {
-        "=": pc.equal,
-        "!=": pc.not_equal,
-        "<": pc.less,
-        "<=": pc.less_equal,
-        ">": pc.greater,
-        ">=": pc.greater_equal,
-    }[sign]
-    try:
-        return compare(side(left), side(right))
-    except pa.ArrowException as error:
-        msg = f"--where compares columns of types that do not compare: {error}"
-        raise UsageError(msg) from error
+def is_after(times: pa.ChunkedArray, moment: int) -> Any:
+    """Return which times are after a moment."""
+    value: Any = moment
+    if not pa.types.is_integer(times.type):
+        width = pa.int32() if pa.types.is_date32(times.type) else pa.int64()
+        value = pa.scalar(moment, width).cast(times.type)
+    return pc.greater(times, value)

@@ -298,27 +298,31 @@ def test_sql_sees_the_live_window_of_every_table(ebb: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "says"),
+    ("query", "spark_says", "duckdb_says"),
     [
-        ("SELECT", "the query cannot be run: [PARSE_SYNTAX_ERROR]"),
-        ("SELECT * FROM nope", "[TABLE_OR_VIEW_NOT_FOUND]"),
-        ("SELECT nope FROM t", "[UNRESOLVED_COLUMN"),
-        ("DROP VIEW t", "answers queries only"),
-        ("INSERT INTO t VALUES (1)", "answers queries only"),
-        ("CREATE TABLE x (a INT)", "answers queries only"),
-        ("SELECT reflect('java.lang.System', 'exit', 1)", "does not call reflect"),
-        ("SELECT 1 AS a, 2 AS a", "two columns have one name"),
-        ("", "the query cannot be run"),
+        ("SELECT", "the query cannot be run: [PARSE_SYNTAX_ERROR]", "the query cannot be run: SELECT clause without"),
+        ("SELECT * FROM nope", "[TABLE_OR_VIEW_NOT_FOUND]", "nope does not exist!; there are t"),
+        ("SELECT nope FROM t", "[UNRESOLVED_COLUMN", '"nope" not found'),
+        ("DROP VIEW t", "answers queries only", "answers one query, and this is DROP"),
+        ("INSERT INTO t VALUES (1)", "answers queries only", "this is INSERT"),
+        ("CREATE TABLE x (a INT)", "answers queries only", "this is CREATE"),
+        ("SELECT 1; SELECT 2", "[PARSE_SYNTAX_ERROR]", "this is SELECT and SELECT"),
+        ("SELECT reflect('java.lang.System', 'exit', 1)", "does not call reflect", "reflect does not exist"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "[UNRESOLVABLE_TABLE_VALUED_FUNCTION]", "operations are disabled"),
+        ("SELECT 1 AS a, 2 AS a", "two columns have one name", "two columns have one name"),
+        ("", "the query cannot be run", "this is nothing"),
     ],
 )
-def test_a_query_that_is_none_is_refused(ebb: Command, query: str, says: str) -> None:
+def test_a_query_that_is_none_is_refused(ebb: Command, query: str, spark_says: str, duckdb_says: str) -> None:
     arguments = ("--format", "jsonl") if "AS a" in query else ()
 
-    assert says in ebb.wrong("sql", query, *arguments, code=2)
+    assert spark_says in ebb.wrong("sql", query, "--engine", "spark", *arguments, code=2)
+    assert duckdb_says in ebb.wrong("sql", query, "--engine", "duckdb", *arguments, code=2)
 
 
 def test_a_query_that_fails_is_one_line(ebb: Command) -> None:
-    assert "DIVIDE_BY_ZERO" in ebb.wrong("sql", "SELECT 1 / 0", code=1)
+    assert "DIVIDE_BY_ZERO" in ebb.wrong("sql", "SELECT 1 / 0", "--engine", "spark", code=1)
+    assert "Division by zero" in ebb.wrong("sql", "SELECT id / 0 FROM t", "--engine", "duckdb", code=1)
 
 
 # quarantine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from maintenance import OpenTable, Warehouse
 from tests.builders import integer_table, scanned_ids, write_batch
 from tests.model import Model, Record
+from warehouse.table import SIDE_SUFFIX
 
 WAYS = {
     "retire": {"policy": "2x2", "strategy": "retire", "deletion_bound": "5"},
@@ -20,7 +22,7 @@ WAYS = {
 
 
 def texts_on_disk(table: OpenTable) -> tuple[set[str], bytes]:
-    """Return every key and value in any data file below the warehouse, and all other bytes."""
+    """Return every key and value in any data file and in what lies beside it, and all other bytes."""
     found: set[str] = set()
     rest = b""
     for file in table.table.root.rglob("*"):
@@ -30,6 +32,8 @@ def texts_on_disk(table: OpenTable) -> tuple[set[str], bytes]:
             data = pq.read_table(file, partitioning=None)
             for name in data.column_names:
                 found.update(str(value) for value in data[name].to_pylist())
+        elif file.suffix == SIDE_SUFFIX:
+            found.update(re.findall(r"canary-[0-9a-f-]{36}", file.read_bytes().decode("latin-1")))
         else:
             rest += file.read_bytes()
     return found, rest

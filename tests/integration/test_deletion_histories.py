@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -28,7 +29,7 @@ def canaries_on_disk(root: Path) -> set[str]:
             text = json.dumps(pq.ParquetFile(file).read().to_pylist(), default=str)
         else:
             text = file.read_bytes().decode("utf-8", errors="replace")
-        words.update(word for word in text.replace("\\", "").replace('"', " ").split() if word.startswith("canary"))
+        words.update(re.findall(r"\bcanary[\w-]*", text.replace("\\", "")))
     return words
 
 
@@ -106,7 +107,7 @@ def test_a_pinned_reader_reads_to_its_end_within_the_readers_time_and_never_gets
     for slot in (1, 2, 3):
         batch = [Record(10 * slot + i, f"k{i}", slot, slot + 1 + i) for i in range(6)]
         table.update(write_batch(tmp_path / f"{slot}.parquet", batch), at=slot)
-    wanted, pinned = scanned_ids(table), table.window()
+    wanted, pinned = scanned_ids(table), table.at_latest()
     table.purge()
 
     def read() -> list[int]:

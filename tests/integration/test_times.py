@@ -95,7 +95,7 @@ def test_as_of_hides_exactly_by_expiration_time_and_never_goes_before_the_clock(
                 assert scanned_ids(table, as_of=shape) == wanted
                 assert sorted(table.probe("k", as_of=shape)["id"].to_pylist()) == wanted
     with pytest.raises(InputError, match="is before the clock"):
-        table.window(noon - timedelta(microseconds=1))
+        table.at_latest(noon - timedelta(microseconds=1))
     assert version_of(table) == 1
 
 
@@ -105,7 +105,7 @@ def test_as_of_is_exact_for_integers_and_dates_too(warehouse: Warehouse, tmp_pat
     for moment in range(50, 70):
         assert scanned_ids(numbers, as_of=moment) == [i for i in range(15) if 51 + i > moment]
     with pytest.raises(InputError):
-        numbers.window(49)
+        numbers.at_latest(49)
 
     wish = {"key": ["key"], "inserted": "inserted", "expires": "expires", "tick": "7d", "span": "28d"}
     weeks = warehouse.create("weeks", schema="id INT, key STRING, inserted DATE, expires DATE", **wish)

@@ -260,7 +260,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     ("limit", "expected"), [(None, [3, 3]), (0, []), (2, [2]), (3, [3]), (4, [3, 1]), (99, [3, 3])]
 )
 def test_a_limit_cuts_and_stops_reading(limit: int | None, expected: list[int]) -> None:
-    parts = [_texts("a", "b", "c"), _texts("d", "e", "f")]
+    parts = [batch for texts in ("abc", "def") for batch in _texts(*texts).to_batches()]
 
     assert [part.num_rows for part in limited(iter(parts), limit)] == expected
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 
 from index.errors import UsageError
-from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
+from index.predicate import (
+    And,
+    Compare,
+    Extent,
+    In,
+    IsNull,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Predicate,
+    may_match,
+    parse_predicate,
+)
 
 A, B, C = Name("a"), Name("b"), Name("c")
 ONE, TWO = Literal("1"), Literal("2")
@@ -169,3 +182,60 @@ def depth(predicate: Predicate | None) -> int:
             inner for outer in level for inner in ((outer.left, outer.right) if isinstance(outer, And | Or) else ())
         ]
     return found
+
+
+SOME = Extent(low=3, high=7, has_nulls=False)
+NULLS = Extent(has_values=False)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges", "may"),
+    [
+        # outside, at the ends, inside
+        ("a = 2", {"a": SOME}, False), ("a = 3", {"a": SOME}, True), ("a = 7", {"a": SOME}, True), ("a = 8", {"a": SOME}, False),
+        ("a < 3", {"a": SOME}, False), ("a < 4", {"a": SOME}, True), ("a <= 2", {"a": SOME}, False), ("a <= 3", {"a": SOME}, True),
+        ("a > 7", {"a": SOME}, False), ("a > 6", {"a": SOME}, True), ("a >= 8", {"a": SOME}, False), ("a >= 7", {"a": SOME}, True),
+        ("2 = a", {"a": SOME}, False), ("3 > a", {"a": SOME}, False), ("4 > a", {"a": SOME}, True), ("7 < a", {"a": SOME}, False),
+        ("a != 5", {"a": SOME}, True), ("a != 5", {"a": Extent(low=5, high=5)}, False), ("a != 6", {"a": Extent(low=5, high=5)}, True),
+        ("a in (1, 2, 8)", {"a": SOME}, False), ("a in (1, 5)", {"a": SOME}, True), ("a between 8 and 9", {"a": SOME}, False),
+        # negation goes inward
+        ("not a >= 3", {"a": SOME}, False), ("not a > 3", {"a": SOME}, True), ("not not a = 2", {"a": SOME}, False),
+        ("not a = 5", {"a": Extent(low=5, high=5)}, False), ("not a != 2", {"a": SOME}, False),
+        ("a not in (4, 5)", {"a": Extent(low=5, high=5)}, False), ("a not in (4, 6)", {"a": Extent(low=5, high=5)}, True),
+        ("a not between 3 and 7", {"a": SOME}, False), ("a not between 3 and 6", {"a": SOME}, True),
+        ("not (a < 3 or a > 7)", {"a": SOME}, True), ("not (a >= 3 or b = 1)", {"a": SOME}, False),
+        ("not (a >= 3 and b = 1)", {"a": SOME}, True),
+        # and, or
+        ("a = 2 and b = 1", {"a": SOME}, False), ("a = 5 and b = 1", {"a": SOME}, True), ("a = 2 or b = 1", {"a": SOME}, True),
+        ("a = 2 or a = 8", {"a": SOME}, False),
+        # nulls
+        ("a is null", {"a": SOME}, False), ("a is null", {"a": Extent(low=3, high=7)}, True), ("a is not null", {"a": SOME}, True),
+        ("a is not null", {"a": NULLS}, False), ("a is null", {"a": NULLS}, True), ("a = 5", {"a": NULLS}, False),
+        ("not a = 5", {"a": NULLS}, False), ("not not a = 5", {"a": NULLS}, False), ("a not in (5)", {"a": NULLS}, False),
+        ("a = b", {"a": NULLS}, False), ("a = b", {"b": NULLS}, False), ("a = 5 or a is null", {"a": NULLS}, True),
+        ("not a is null", {"a": Extent(has_nulls=False, has_values=False)}, False),
+        # open ends and unknown columns
+        ("a > 9", {"a": Extent(low=3)}, True), ("a < 3", {"a": Extent(low=3)}, False), ("a < 1", {"a": Extent(high=3)}, True),
+        ("a > 3", {"a": Extent(high=3)}, False), ("a = 9", {}, True), ("not a = 9", {}, True), ("a is null", {}, True),
+        # columns with columns
+        ("a = b", {"a": SOME, "b": Extent(low=8, high=9)}, False), ("a = b", {"a": SOME, "b": Extent(low=7, high=9)}, True),
+        ("a > b", {"a": SOME, "b": Extent(low=7)}, False), ("a >= b", {"a": SOME, "b": Extent(low=7)}, True),
+        ("a < b", {"a": SOME, "b": Extent(high=3)}, False), ("a <= b", {"a": SOME, "b": Extent(high=3)}, True),
+        ("a != b", {"a": Extent(low=5, high=5), "b": Extent(low=5, high=5)}, False), ("a > b", {"a": SOME}, True),
+        ("not a < b", {"a": SOME, "b": Extent(low=8)}, False), ("1 = 2", {}, True),
+        # an engine may round 2**53 + 1 before it compares it with a double
+        ("a = b", {"a": Extent(low=2**53 + 1, high=2**53 + 1), "b": Extent(low=2.0**53, high=2.0**53)}, True),
+        # NaN is the greatest
+        ("f = 'nan'", {"f": Extent(low=1.0, high=2.0)}, False), ("f < 'nan'", {"f": Extent(low=1.0, high=2.0)}, True),
+        ("f >= 'nan'", {"f": Extent(low=1.0)}, True), ("f > 9", {"f": Extent(low=1.0, high=NAN)}, True),
+        ("f <= 9", {"f": Extent(low=NAN, high=NAN)}, False), ("f = 'nan'", {"f": Extent(low=NAN, high=NAN)}, True),
+        ("f != 'nan'", {"f": Extent(low=NAN, high=NAN)}, False), ("f = 0", {"f": Extent(low=-0.0, high=-0.0)}, True),
+        ("f != 0", {"f": Extent(low=-0.0, high=0.0)}, False),
+    ],
+)  # fmt: skip
+def test_records_outside_of_the_extents_cannot_match(text: str, ranges: dict[str, Extent], may: bool) -> None:  # noqa: FBT001
+    def value(literal: Literal, name: str) -> float:
+        return float(literal.text) if name == "f" else int(literal.text)
+
+    assert may_match(parse_predicate(text), ranges, value) is may

@@ -1,0 +1,235 @@
+"""The directory: per cell, the sorted map from key ranges to the row groups that hold them.
+
+A block is one row group and an interval of codes (see ``index.keys``) that holds all of its records, each coded as
+its key and expiration slot. Blocks of one file follow each other in key order, because the file is sorted; blocks of
+different files of a cell overlap as they like. What is known of a file never changes, because the file never does: it
+can be kept as bytes beside the file, and is told apart from damage and from another file's by a checksum and a name.
+Pure.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import struct
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from sortedcontainers import SortedKeyList
+
+from index.grid import Cell
+from index.keys import Interval
+
+__all__ = ["Block", "Directory", "Filter", "dump_blocks", "load_blocks", "stripes"]
+
+_MAGIC = b"EBBKEYS1"
+_OPEN = 2**32 - 1  # the length of a stop that is open
+_FEW = 64  # so many intervals are looked up one by one; for more of them every block is
+
+
+class Filter(NamedTuple):
+    """Where the Bloom filter of a row group's key column lies in its file."""
+
+    offset: int
+    length: int
+    checksum: int
+
+
+class Block(NamedTuple):
+    """One row group of one file."""
+
+    path: str
+    group: int
+    start: bytes
+    stop: bytes | None
+    records: int
+    size_bytes: int
+    filters: tuple[Filter, ...] = ()  # one per key column, or none
+
+    def meets(self, interval: Interval) -> bool:
+        """Whether records of it may lie in an interval."""
+        return (interval.stop is None or self.start < interval.stop) and (
+            self.stop is None or self.stop > interval.start
+        )
+
+
+_End = tuple[bool, bytes]  # a stop in an order in which open comes last
+
+
+def _end(stop: bytes | None) -> _End:
+    return stop is None, stop or b""
+
+
+def _end_of(block: Block) -> _End:
+    return _end(block.stop)
+
+
+class _CellBlocks:
+    """The blocks of one cell in the order of their stops."""
+
+    def __init__(self) -> None:
+        self.blocks: SortedKeyList = SortedKeyList(key=_end_of)
+        self.last: dict[str, Block] = {}  # of each file
+
+    def find(self, interval: Interval) -> Iterator[Block]:
+        """Yield the blocks that meet an interval.  O(log blocks + files of the cell + those found)."""
+        start = _end(interval.start)
+        open_files = {path for path, last in self.last.items() if _end_of(last) > start}
+        if not open_files:
+            return
+        for block in self.blocks.irange_key(min_key=start, inclusive=(False, True)):
+            if interval.stop is not None and block.start >= interval.stop:
+                open_files.discard(block.path)
+            else:
+                yield block
+                if block is self.last[block.path]:
+                    open_files.discard(block.path)
+            if not open_files:  # every file has come to its end or past the interval
+                return
+
+
+class Directory:
+    """The blocks of some files of a table, by cell."""
+
+    def __init__(self) -> None:
+        self._cells: dict[Cell, _CellBlocks] = {}
+        self._files: dict[str, tuple[Cell, tuple[Block, ...]]] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._files
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def paths(self) -> list[str]:
+        """Return the files that are in it."""
+        return list(self._files)
+
+    def blocks(self, path: str) -> tuple[Block, ...]:
+        """Return the blocks of a file in the order of their keys."""
+        return self._files[path][1]
+
+    def add(self, cell: Cell, path: str, blocks: Sequence[Block]) -> None:
+        """Take in a file with at least one block.  O(blocks of the file × log blocks of the cell)."""
+        known = self._cells.setdefault(cell, _CellBlocks())
+        known.blocks.update(blocks)
+        known.last[path] = blocks[-1]
+        self._files[path] = (cell, tuple(blocks))
+
+    def discard(self, path: str) -> None:
+        """Forget a file."""
+        if path not in self._files:
+            return
+        cell, blocks = self._files.pop(path)
+        known = self._cells[cell]
+        del known.last[path]
+        for block in blocks:
+            known.blocks.remove(block)
+        if not known.last:
+            del self._cells[cell]
+
+    def find(self, intervals: Sequence[Interval], paths: Collection[str]) -> list[Block]:
+        """Return the blocks of these files that may hold a record of one of the intervals, in the order of their starts.
+
+        Requires intervals that are sorted and do not overlap.
+        """
+        if len(intervals) <= _FEW:
+            met = {block for cell in self._cells.values() for interval in intervals for block in cell.find(interval)}
+            found = [block for block in met if block.path in paths]
+        else:
+            starts = [interval.start for interval in intervals]
+            found = [
+                block
+                for path in paths
+                for block in self.blocks(path)
+                if block.meets(intervals[max(0, _last_before(starts, block.stop))])
+            ]
+        return sorted(found, key=lambda block: (block.start, block.path, block.group))
+
+
+def _last_before(starts: Sequence[bytes], stop: bytes | None) -> int:
+    """Return the place of the last interval that starts before ``stop``: if a block misses it, it misses all."""
+    return (len(starts) if stop is None else bisect.bisect_left(starts, stop)) - 1
+
+
+def stripes(blocks: Sequence[Block], first_bytes: int, most_bytes: int) -> Iterator[tuple[list[Block], bytes | None]]:
+    """Cut blocks in the order of their starts into parts to be read one after the other.
+
+    Yields blocks to read and the code up to which, not included, all records have then been read; None at the end.
+    The first part is small, so that somebody who wants little need not wait; each is twice the one before.
+    """
+    part: list[Block] = []
+    budget, size = first_bytes, 0
+    for block, following in itertools.zip_longest(blocks, blocks[1:]):
+        part.append(block)
+        size += block.size_bytes
+        if following is None:
+            yield part, None
+        elif size >= budget and following.start > part[0].start:
+            yield part, following.start
+            part, size, budget = [], 0, min(2 * budget, most_bytes)
+
+
+def dump_blocks(name: str, blocks: Sequence[Block]) -> bytes:
+    """Write what is known of the file with this name."""
+    filters = list(zip(*(block.filters for block in blocks), strict=True)) if blocks else []
+    count, text = len(blocks), name.encode()
+    stops = [block.stop for block in blocks]
+    body = [
+        struct.pack("<III", count, len(filters), len(text)),
+        text,
+        struct.pack(f"<{count}I", *(block.records for block in blocks)),
+        struct.pack(f"<{count}Q", *(block.size_bytes for block in blocks)),
+        *(struct.pack(f"<{count}Q", *(f.offset for f in column)) for column in filters),
+        *(struct.pack(f"<{count}I", *(f.length for f in column)) for column in filters),
+        *(struct.pack(f"<{count}I", *(f.checksum for f in column)) for column in filters),
+        struct.pack(f"<{count}I", *(len(block.start) for block in blocks)),
+        struct.pack(f"<{count}I", *(_OPEN if stop is None else len(stop) for stop in stops)),
+        *(block.start for block in blocks),
+        *(stop or b"" for stop in stops),
+    ]
+    content = b"".join(body)
+    return _MAGIC + struct.pack("<I", zlib.crc32(content)) + content
+
+
+def load_blocks(name: str, path: str, data: bytes) -> tuple[Block, ...] | None:
+    """Read what :func:`dump_blocks` wrote of a file; None if it is damaged, of another version or of another file."""
+    if data[:8] != _MAGIC or len(data) < 24 or struct.unpack_from("<I", data, 8)[0] != zlib.crc32(data[12:]):
+        return None
+    count, columns, length = struct.unpack_from("<III", data, 12)
+    at = 24 + length
+    if data[24:at] != name.encode():
+        return None
+
+    def numbers(kind: str) -> tuple[int, ...]:
+        nonlocal at
+        found = struct.unpack_from(f"<{count}{kind}", data, at)
+        at += struct.calcsize(f"<{count}{kind}")
+        return found
+
+    records, sizes = numbers("I"), numbers("Q")
+    offsets = [numbers("Q") for _ in range(columns)]
+    lengths = [numbers("I") for _ in range(columns)]
+    checksums = [numbers("I") for _ in range(columns)]
+    start_lengths, stop_lengths = numbers("I"), numbers("I")
+
+    def texts(sizes: Sequence[int]) -> list[bytes]:
+        nonlocal at
+        ends = list(itertools.accumulate(sizes, initial=at))
+        at = ends[-1]
+        return [data[low:high] for low, high in itertools.pairwise(ends)]
+
+    starts = texts(start_lengths)
+    stops = texts([0 if size == _OPEN else size for size in stop_lengths])
+    filters = [
+        tuple(map(Filter, of_offset, of_length, of_checksum))
+        for of_offset, of_length, of_checksum in zip(offsets, lengths, checksums, strict=True)
+    ]
+    per_block = list(zip(*filters, strict=True)) if filters else [()] * count
+    return tuple(
+        Block(path, group, start, None if size == _OPEN else stop, of_records, of_bytes, of_filters)
+        for group, (start, stop, size, of_records, of_bytes, of_filters) in enumerate(
+            zip(starts, stops, stop_lengths, records, sizes, per_block, strict=True)
+        )
+    )

@@ -1,0 +1,141 @@
+"""Values and keys: read from text, checked against columns, and turned into intervals of codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal, InvalidOperation
+from functools import cached_property, lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from index.errors import UsageError
+from index.keys import Interval, code
+from index.timeline import TimeKind
+from warehouse.schema import EXPIRES_SLOT, Column, arrow_schema
+
+__all__ = ["Codes", "Key", "Wanted", "key_value", "parse_value", "wanted_keys", "wanted_prefix", "wanted_range"]
+
+Key = tuple[Any, ...]  # the values of all key columns, or of the leading ones
+
+
+@lru_cache(maxsize=64)
+def _arrow_type(column: Column) -> pa.DataType:
+    return arrow_schema([column]).field(0).type
+
+
+def parse_value(column: Column, text: str) -> Any:
+    """Read a value of a column from text."""
+    try:
+        match column.type:
+            case "string":
+                return text
+            case "bigint" | "int" | "smallint" | "tinyint":
+                return pa.scalar(int(text), _arrow_type(column)).as_py()
+            case "float" | "double":
+                return float(text) + 0.0
+            case "boolean":
+                return {"true": True, "false": False}[text.strip().lower()]
+            case "date":
+                return date.fromisoformat(text)
+            case "timestamp":
+                micros = TimeKind.TIMESTAMP.time(text)
+                return pa.scalar(micros, pa.timestamp("us", "UTC")).as_py()
+            case "binary":
+                return bytes.fromhex(text.removeprefix("0x"))
+            case _ if column.type.startswith("decimal"):
+                return pa.scalar(Decimal(text), _arrow_type(column)).as_py()
+    except (ValueError, KeyError, InvalidOperation, UsageError, pa.ArrowException, OverflowError):
+        pass
+    hint = {
+        "binary": "hexadecimal digits",
+        "timestamp": "ISO 8601",
+        "date": "like 2013-01-31",
+        "boolean": "true or false",
+    }
+    expected = hint.get(column.type, f"a {column.type}")
+    msg = f"value {text!r} does not fit column {column.name} of type {column.type}; write {expected}"
+    raise UsageError(msg)
+
+
+def key_value(columns: Sequence[Column], value: Any) -> Key:
+    """Return a key given as one value or a sequence, checked against the key's columns."""
+    parts = tuple(value) if isinstance(value, tuple | list) else (value,)
+    if not 1 <= len(parts) <= len(columns):
+        msg = f"key {value!r} has {len(parts)} parts; the key is {', '.join(c.name for c in columns)}"
+        raise UsageError(msg)
+    checked = []
+    for column, part in zip(columns, parts, strict=False):
+        if part is None:
+            msg = f"key {column.name} is null, and no record has a null key; leave it out"
+            raise UsageError(msg)
+        if isinstance(part, str) and column.type != "string":
+            checked.append(parse_value(column, part))
+            continue
+        if isinstance(part, datetime) and part.tzinfo is None:
+            part = part.replace(tzinfo=timezone.utc)  # noqa: PLW2901 - naive times are UTC everywhere
+        try:
+            checked.append(pa.scalar(part, _arrow_type(column)).as_py())
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            msg = f"key {part!r} does not fit column {column.name} of type {column.type}; pass a {column.type}"
+            raise UsageError(msg) from error
+    return tuple(part + 0.0 if isinstance(part, float) else part for part in checked)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a probe asks for: sorted intervals of codes that do not overlap."""
+
+    intervals: tuple[Interval, ...]
+    keys: tuple[Key, ...] = ()  # one per interval, if keys or leading parts are asked for
+
+    @cached_property
+    def starts(self) -> list[bytes]:
+        """Return where the intervals start."""
+        return [interval.start for interval in self.intervals]
+
+
+def wanted_keys(keys: Sequence[Key]) -> Wanted:
+    """Ask for keys, or for all keys with leading parts; what is asked for twice is answered once."""
+    found = sorted({code(key): key for key in keys}.items())
+    kept: list[tuple[Interval, Key]] = []
+    for start, key in found:
+        if not kept or not kept[-1][0].holds(start):  # otherwise led by what was asked for already
+            kept.append((Interval.of_key(key), key))
+    return Wanted(tuple(interval for interval, _ in kept), tuple(key for _, key in kept))
+
+
+def wanted_range(low: Key | None, high: Key | None) -> Wanted:
+    """Ask for the keys from ``low`` to ``high``, both included; None is open."""
+    interval = Interval.of_range(low, high)
+    is_empty = interval.stop is not None and interval.stop <= interval.start
+    return Wanted(() if is_empty else (interval,))
+
+
+def wanted_prefix(start: Key) -> Wanted:
+    """Ask for the keys that start with these values, the last of them being the start of a text."""
+    return Wanted((Interval.of_prefix(start),))
+
+
+class Codes(Sequence[bytes]):
+    """The codes of a sorted table's records, each its key and expiration slot, computed when asked for."""
+
+    def __init__(self, table: pa.Table, key: Sequence[str]) -> None:
+        self._columns = [_comparable(table[name]) for name in (*key, EXPIRES_SLOT)]
+        self._records = table.num_rows
+
+    def __len__(self) -> int:
+        return self._records
+
+    def __getitem__(self, place: Any) -> Any:
+        return code([column[place].as_py() for column in self._columns])
+
+
+def _comparable(column: Any) -> Any:
+    """Return a column as one array, times as the integers that they are."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_timestamp(whole.type):
+        return whole.cast(pa.int64())
+    return whole.cast(pa.int32()) if pa.types.is_date32(whole.type) else whole
