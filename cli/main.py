@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from cli import define, ingest, maintain, read, render, see
+from cli import shell as prompt
 from cli.state import State, Terminated
 from index.errors import WarehouseError
 
@@ -32,7 +33,7 @@ app = typer.Typer(
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Define": (define.create, define.alter, define.drop),
     "Ingest": (ingest.load, ingest.update, ingest.run),
-    "Read": (read.probe, read.scan, read.sql),
+    "Read": (read.probe, read.scan, read.sql, prompt.shell),
     "See": (see.status, see.history, see.explain, see.quarantine),
     "Maintain": (maintain.seal, maintain.purge, maintain.erase),
 }

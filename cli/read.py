@@ -6,6 +6,7 @@ import csv
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from warehouse.schema import Column
     from warehouse.window import Cost, Window
 
-__all__ = ["probe", "scan", "sql"]
+__all__ = ["cost_lines", "probe", "scan", "split_columns", "sql", "wanted_of"]
 
 
 class Isolation(str, Enum):
@@ -65,7 +66,8 @@ Level = Annotated[
 Guard = Annotated[bool, typer.Option("--guard-formulas", help="In CSV, quote what a spreadsheet would run.")]
 
 
-def _split(text: str | None) -> list[str] | None:
+def split_columns(text: str | None) -> list[str] | None:
+    """Read names of columns."""
     if text is None:
         return None
     names = [part.strip() for part in text.split(",") if part.strip()]
@@ -103,9 +105,16 @@ def _lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line]
 
 
-def _wanted(
-    window: Window, given: Sequence[str], low: str | None, high: str | None, prefix: str | None, file: Path | None
+def wanted_of(
+    window: Window,
+    given: Sequence[str],
+    *,
+    low: str | None = None,
+    high: str | None = None,
+    prefix: str | None = None,
+    file: Path | None = None,
 ) -> Wanted:
+    """Read what a probe asks for."""
     spec = window.snapshot.spec
     columns = [spec.column(name) for name in spec.key]
     ways = [bool(given), low is not None or high is not None, prefix is not None, file is not None]
@@ -144,11 +153,13 @@ def probe(
     json: Json = False,
 ) -> None:  # fmt: skip
     """Read the live records of some keys, ordered by key and expiration."""
+    import warehouse.window  # noqa: F401 - now, so that its time is not taken for the log's
+
     began = time.perf_counter()
     window = _window(ctx, name, as_of, isolation)
     opened = time.perf_counter()
-    wanted = _wanted(window, key or [], low, high, prefix, keys_from)
-    names = _split(columns)
+    wanted = wanted_of(window, key or [], low=low, high=high, prefix=prefix, file=keys_from)
+    names = split_columns(columns)
     found = window.read(wanted, names)
     if not explain:
         write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
@@ -159,28 +170,27 @@ def probe(
 
 
 def _show_cost(cost: Cost, asked: int, log_seconds: float, read_seconds: float, *, json: bool) -> None:
-    told = {
-        "version": cost.version, "clock": cost.clock, "asked": asked, "files": cost.files, "files_read": cost.files_read,
-        "groups": cost.groups, "groups_met": cost.groups_met, "groups_read": cost.groups_read,
-        "bytes_read": cost.bytes_read, "records": cost.records, "bytes_returned": cost.bytes_returned,
-        "log_seconds": round(log_seconds, 6), "directory_seconds": round(cost.directory_seconds, 6),
-        "read_seconds": round(read_seconds - cost.directory_seconds, 6),
-    }  # fmt: skip
-    if json:
-        render.json_object(told)
+    if not json:
+        render.lines(cost_lines(cost, log_seconds, read_seconds))
         return
-    shares = f", {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
-    render.lines(
-        render.pairs(
-            {
-                "window": f"slot {cost.clock} of version {cost.version}",
-                "files": f"{cost.files_read:,} read of {cost.files:,}",
-                "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
-                "bytes": f"{render.bytes_text(cost.bytes_read)} read{shares}",
-                "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
-                "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {told['read_seconds']:.3f} reading",
-            }
-        )
+    seconds = {"log_seconds": log_seconds, "read_seconds": read_seconds - cost.directory_seconds}
+    rounded = {name: round(value, 6) for name, value in (asdict(cost) | seconds).items() if name.endswith("_seconds")}
+    render.json_object({"keys": asked} | asdict(cost) | rounded)
+
+
+def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]:
+    """Tell what a probe took."""
+    times = f", {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
+    reading = read_seconds - cost.directory_seconds
+    return render.pairs(
+        {
+            "window": f"slot {cost.clock} of version {cost.version}",
+            "files": f"{cost.files_read:,} read of {cost.files:,}",
+            "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
+            "bytes": f"{render.bytes_text(cost.bytes_read)} read{times}",
+            "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
+            "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {reading:.3f} reading",
+        }
     )
 
 
@@ -195,7 +205,7 @@ def scan(
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Read the live records of a table."""
-    names = _split(columns)
+    names = split_columns(columns)
     if engine is Engine.spark:
         if isolation is Isolation.latest:
             msg = "--isolation latest is for --engine direct; leave --engine out"

@@ -112,6 +112,8 @@ class Directory:
 
     def add(self, cell: Cell, path: str, blocks: Sequence[Block]) -> None:
         """Take in a file with at least one block.  O(blocks of the file × log blocks of the cell)."""
+        if any(block.stop is None for block in blocks[:-1]):
+            blocks = _narrowed(blocks)
         known = self._cells.setdefault(cell, _CellBlocks())
         known.blocks.update(blocks)
         known.last[path] = blocks[-1]
@@ -146,6 +148,19 @@ class Directory:
                 if block.meets(intervals[max(0, _last_before(starts, block.stop))])
             ]
         return sorted(found, key=lambda block: (block.start, block.path, block.group))
+
+
+def _narrowed(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks of a file with starts and stops that never go back.
+
+    Of a block with very long texts a footer tells nothing, but it lies between those before and after it.
+    """
+    starts = itertools.accumulate((block.start for block in blocks), max)
+    stops = itertools.accumulate((block.stop for block in reversed(blocks)), lambda *two: min(two, key=_end))
+    return [
+        block._replace(start=start, stop=stop)
+        for block, start, stop in zip(blocks, starts, reversed(list(stops)), strict=True)
+    ]
 
 
 def _last_before(starts: Sequence[bytes], stop: bytes | None) -> int:

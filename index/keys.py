@@ -1,12 +1,13 @@
 """Keys as byte strings that sort as the keys do.
 
 The parts of a key are encoded one after the other so that comparing bytes compares keys, part by part: texts
-bytewise, numbers by value, -0.0 as 0.0. Everything that a probe can ask for, a key, its leading parts, a range or
-the start of a text, is then one interval of byte strings. Pure.
+bytewise, numbers by value, -0.0 as 0.0, every NaN as one and last. Everything that a probe can ask for, a key, its
+leading parts, a range or the start of a text, is then one interval of byte strings. Pure.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def _code(part: Part) -> bytes:
             # 00 01 ends a text, and no text goes on with a byte below: a shorter text comes before a longer one.
             return _escaped(part) + b"\x00\x01"
         case float():
-            bits: int = struct.unpack(">Q", struct.pack(">d", part + 0.0))[0]
+            bits: int = struct.unpack(">Q", struct.pack(">d", math.nan if math.isnan(part) else part + 0.0))[0]
             ordered: int = bits ^ (2**64 - 1) if bits & _SIGN else bits | _SIGN
             return ordered.to_bytes(8, "big")
         case Decimal():

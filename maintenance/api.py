@@ -23,13 +23,14 @@ from warehouse.catalog import check_root, drop_table, find_table, list_tables
 from warehouse.lock import writer_lock
 from warehouse.settings import Settings
 from warehouse.source import find_inputs
-from warehouse.table import Table
+from warehouse.table import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from warehouse.directory import Finder
+    from warehouse.duck import DuckSession
     from warehouse.latest import LatestWindow
     from warehouse.window import Window
 
@@ -89,10 +90,14 @@ class Warehouse:
 
     def sql(self, query: str, limit: int | None = None) -> pa.RecordBatchReader:
         """Answer a query without a JVM; every table is a view of its live window."""
+        return self.sql_session().answer(query, limit)
+
+    def sql_session(self) -> DuckSession:
+        """Return a warm engine without a JVM for many queries; each sees the newest windows."""
         from warehouse.duck import DuckSession
 
         tables = {table.name: table for table in self.tables()}
-        return DuckSession(list(tables), lambda name: tables[name].at_latest()).answer(query, limit)
+        return DuckSession(list(tables), lambda name: tables[name].at_latest())
 
     def register(self, spark: SparkSession) -> None:
         """Make every table a view of its live window in a Spark session that has Delta's jars."""
@@ -133,7 +138,8 @@ class OpenTable:
     def __init__(self, warehouse: Warehouse, table: Table) -> None:
         self.warehouse = warehouse
         self.table = table
-        self._finder: Finder | None = None  # made by the first read and kept, because it knows the files then
+        self._snapshot: Snapshot | None = None  # the last one that was read
+        self._finder: Finder | None = None  # what reading has learnt about the files
 
     @property
     def name(self) -> str:
@@ -186,7 +192,7 @@ class OpenTable:
         from warehouse.directory import Finder
         from warehouse.window import Window
 
-        snapshot = self.table.snapshot()
+        snapshot = self._snapshot = self.table.renewed(self._snapshot)
         if self._finder is None:
             self._finder = Finder(str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key])
         moment = None if as_of is None else read_time(snapshot.spec.timeline.kind, as_of)

@@ -91,10 +91,13 @@ def _first_part(statistics: Any) -> Interval:
     """Return an interval that holds all keys whose first part lies within the statistics."""
     if statistics is None or not statistics.has_min_max:
         return Interval(b"", None)
-    low, high = (
-        end.replace(tzinfo=timezone.utc) if isinstance(end, datetime) and end.tzinfo is None else end
-        for end in (statistics.min, statistics.max)
-    )
+    try:
+        low, high = (
+            end.replace(tzinfo=timezone.utc) if isinstance(end, datetime) and end.tzinfo is None else end
+            for end in (statistics.min, statistics.max)
+        )
+    except OverflowError:  # a time that Python has no value for
+        return Interval(b"", None)
     return Interval(code([low]), successor(code([high])))
 
 

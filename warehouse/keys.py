@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -16,7 +16,17 @@ from index.keys import Interval, code
 from index.timeline import TimeKind
 from warehouse.schema import EXPIRES_SLOT, Column, arrow_schema
 
-__all__ = ["Codes", "Key", "Wanted", "key_value", "parse_value", "wanted_keys", "wanted_prefix", "wanted_range"]
+__all__ = [
+    "Codes",
+    "Key",
+    "Wanted",
+    "exact_decimal",
+    "key_value",
+    "parse_value",
+    "wanted_keys",
+    "wanted_prefix",
+    "wanted_range",
+]
 
 Key = tuple[Any, ...]  # the values of all key columns, or of the leading ones
 
@@ -46,8 +56,8 @@ def parse_value(column: Column, text: str) -> Any:
             case "binary":
                 return bytes.fromhex(text.removeprefix("0x"))
             case _ if column.type.startswith("decimal"):
-                return pa.scalar(Decimal(text), _arrow_type(column)).as_py()
-    except (ValueError, KeyError, InvalidOperation, UsageError, pa.ArrowException, OverflowError):
+                return exact_decimal(Decimal(text), column)
+    except (ValueError, KeyError, InvalidOperation, Inexact, UsageError, pa.ArrowException, OverflowError):
         pass
     hint = {
         "binary": "hexadecimal digits",
@@ -58,6 +68,18 @@ def parse_value(column: Column, text: str) -> Any:
     expected = hint.get(column.type, f"a {column.type}")
     msg = f"value {text!r} does not fit column {column.name} of type {column.type}; write {expected}"
     raise UsageError(msg)
+
+
+def exact_decimal(number: Decimal, column: Column) -> Decimal:
+    """Return a number with the digits of a decimal column; Arrow misreads some of many digits, and some end the process.
+
+    Raises InvalidOperation or Inexact if it does not fit.
+    """
+    if not number.is_finite():
+        raise InvalidOperation
+    kind = _arrow_type(column)
+    exactly = Context(prec=kind.precision, traps=[InvalidOperation, Inexact])
+    return number.quantize(Decimal((0, (1,), -kind.scale)), context=exactly)
 
 
 def key_value(columns: Sequence[Column], value: Any) -> Key:
@@ -77,8 +99,11 @@ def key_value(columns: Sequence[Column], value: Any) -> Key:
         if isinstance(part, datetime) and part.tzinfo is None:
             part = part.replace(tzinfo=timezone.utc)  # noqa: PLW2901 - naive times are UTC everywhere
         try:
-            checked.append(pa.scalar(part, _arrow_type(column)).as_py())
-        except (pa.ArrowException, TypeError, OverflowError) as error:
+            if column.type.startswith("decimal") and isinstance(part, int | Decimal):
+                checked.append(exact_decimal(Decimal(part), column))
+            else:
+                checked.append(pa.scalar(part, _arrow_type(column)).as_py())
+        except (pa.ArrowException, TypeError, OverflowError, UnicodeError, InvalidOperation, Inexact) as error:
             msg = f"key {part!r} does not fit column {column.name} of type {column.type}; pass a {column.type}"
             raise UsageError(msg) from error
     return tuple(part + 0.0 if isinstance(part, float) else part for part in checked)

@@ -84,7 +84,24 @@ class Table:
             version=version,
             files=_files(delta),
             ledger=self._ledger(delta, version),
+            mark=self._mark(version),
         )
+
+    def renewed(self, known: Snapshot | None) -> Snapshot:
+        """Return a known snapshot if it is still the newest, which takes two looks at the log; otherwise the newest."""
+        if known is not None and known.mark is not None:
+            following = self.folder / _LOG / f"{known.version + 1:020}.json"
+            if self._mark(known.version) == known.mark and not following.exists():
+                return known
+        return self.snapshot()
+
+    def _mark(self, version: int) -> tuple[int, int] | None:
+        """Return what tells a log entry from another one of the same version in a table made anew."""
+        try:
+            found = os.stat(self.folder / _LOG / f"{version:020}.json")
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
 
     def _ledger(self, delta: DeltaTable, version: int) -> Ledger:
         for entry in self.entries(version):
@@ -166,6 +183,7 @@ class Snapshot:
     version: int
     files: tuple[CellFile, ...]
     ledger: Ledger
+    mark: tuple[int, int] | None = None  # of its log entry
 
     @property
     def table_id(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from index.errors import UsageError
 from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate
-from warehouse.keys import parse_value
+from warehouse.keys import exact_decimal, parse_value
 from warehouse.schema import Column
 
 __all__ = ["ToColumn", "ToList", "ToValue", "Typed", "check", "column_named", "digits", "names", "typed", "value"]
@@ -98,7 +98,7 @@ def value(literal: Literal, column: Column) -> Any:
         if column.type == "string":
             return literal.text.encode().decode()
         if column.type.startswith("decimal"):
-            return _decimal(literal.text, *digits(column.type))
+            return exact_decimal(Decimal(literal.text), column)
         if column.type in _BITS and "." in literal.text:
             return Decimal(literal.text)
     except (UnicodeEncodeError, InvalidOperation, Inexact):
@@ -106,15 +106,6 @@ def value(literal: Literal, column: Column) -> Any:
         raise UsageError(msg) from None
     found = parse_value(column, literal.text)
     return pa.scalar(found, pa.float32()).as_py() if column.type == "float" else found
-
-
-def _decimal(text: str, precision: int, scale: int) -> Decimal:
-    """Read a decimal exactly; Arrow misreads some that have many digits, and some end the process."""
-    number = Decimal(text)
-    if not number.is_finite():
-        raise InvalidOperation
-    exactly = Context(prec=precision, traps=[InvalidOperation, Inexact])
-    return number.quantize(Decimal((0, (1,), -scale)), context=exactly)
 
 
 def column_named(name: str, columns: Sequence[Column]) -> Column:

@@ -164,8 +164,6 @@ def _operand_sql(column: Column, type: str, dialect: Dialect) -> str:
     match type:
         case _ if type == column.type:
             return name
-        case "double" if column.type.startswith("decimal") and not is_spark:
-            return f"CAST(CAST({name} AS VARCHAR) AS DOUBLE)"
         case "binary":
             return f"CAST({name} AS BINARY)" if is_spark else f"encode({name})"
         case "moments" if column.type == "timestamp":

@@ -9,6 +9,7 @@ groups at a time and hold no more than those: answers may be larger than memory.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import os
 import time
@@ -320,8 +321,10 @@ class _Plan:
         extents = {}
         for name, leaf in leaves.items():
             stats = facts.column(leaf).statistics
-            if stats is not None and stats.has_min_max and stats.has_null_count:
-                is_open = self.column_of(name).type in ("float", "double")  # NaN is greater, and not in the statistics
+            if stats is None or not stats.has_min_max or not stats.has_null_count:
+                continue
+            is_open = self.column_of(name).type in ("float", "double")  # NaN is greater, and not in the statistics
+            with contextlib.suppress(OverflowError):  # a time that Python has no value for
                 extents[name] = Extent(
                     low=stats.min,
                     high=None if is_open else stats.max,

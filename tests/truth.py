@@ -1,0 +1,69 @@
+"""The slow truth of --where: one predicate, one record, three answers.
+
+It walks the predicate for every record and compares Python values, so it knows nothing of Arrow, SQL or statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timezone
+from typing import Any
+
+from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
+
+__all__ = ["Value", "compare", "truth"]
+
+Value = Callable[[Literal, str], Any]  # gives a literal the type of a column
+
+
+def truth(predicate: Predicate, record: Mapping[str, Any], value: Value) -> bool | None:
+    """Return whether a record matches; None if that is unknown."""
+
+    def side(operand: Operand, other: Operand) -> Any:
+        if isinstance(operand, Name):
+            return record[operand.name]
+        assert isinstance(other, Name)
+        return value(operand, other.name)
+
+    match predicate:
+        case Not(inner):
+            answer = truth(inner, record, value)
+            return None if answer is None else not answer
+        case And(left, right):
+            answers = {truth(left, record, value), truth(right, record, value)}
+            return False if False in answers else None if None in answers else True
+        case Or(left, right):
+            answers = {truth(left, record, value), truth(right, record, value)}
+            return True if True in answers else None if None in answers else False
+        case IsNull(name):
+            return record[name.name] is None
+        case In(name, literals):
+            found = record[name.name]
+            return None if found is None else any(compare(found, "=", value(v, name.name)) for v in literals)
+        case Compare(left, sign, right):
+            first, second = side(left, right), side(right, left)
+            return None if first is None or second is None else compare(first, sign, second)
+
+
+def compare(left: Any, sign: str, right: Any) -> bool:
+    """Compare two values: NaN equals NaN and is the greatest number, beside a float all numbers are floats."""
+    match left, right:
+        case (float(), _) | (_, float()):
+            left, right = ((math.isnan(float(side)), 0 if math.isnan(side) else float(side)) for side in (left, right))
+        case (str(), bytes()) | (bytes(), str()) | (str(), str()):
+            left, right = (side.encode() if isinstance(side, str) else side for side in (left, right))
+        case date(), date():
+            left, right = (_moment(side) for side in (left, right))
+    return {
+        "=": left == right,
+        "!=": left != right,
+        "<": left < right,
+        "<=": left <= right,
+        ">": left > right,
+        ">=": left >= right,
+    }[sign]
+
+
+def _moment(day: date) -> datetime:
+    return day if isinstance(day, datetime) else datetime.combine(day, time(), timezone.utc)
