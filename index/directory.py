@@ -1,8 +1,8 @@
-"""The directory: per cell, the sorted map from key ranges to the row groups that hold them.
+"""The directory: for every file of every cell, the sorted map from key ranges to the row groups that hold them.
 
 A block is one row group and an interval of codes (see ``index.keys``) that holds all of its records, each coded as
 its key and expiration slot. Blocks of one file follow each other in key order, because the file is sorted; blocks of
-different files of a cell overlap as they like. What is known of a file never changes, because the file never does: it
+different files overlap as they like. What is known of a file never changes, because the file never does: it
 can be kept as bytes beside the file, and is told apart from damage and from another file's by a checksum and a name.
 Pure.
 """
@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedKeyList
 
-from index.grid import Cell
 from index.keys import Interval
 
 __all__ = ["Block", "Directory", "Filter", "dump_blocks", "load_blocks", "stripes"]
@@ -65,36 +64,11 @@ def _end_of(block: Block) -> _End:
     return _end(block.stop)
 
 
-class _CellBlocks:
-    """The blocks of one cell in the order of their stops."""
-
-    def __init__(self) -> None:
-        self.blocks: SortedKeyList = SortedKeyList(key=_end_of)
-        self.last: dict[str, Block] = {}  # of each file
-
-    def find(self, interval: Interval) -> Iterator[Block]:
-        """Yield the blocks that meet an interval.  O(log blocks + files of the cell + those found)."""
-        start = _end(interval.start)
-        open_files = {path for path, last in self.last.items() if _end_of(last) > start}
-        if not open_files:
-            return
-        for block in self.blocks.irange_key(min_key=start, inclusive=(False, True)):
-            if interval.stop is not None and block.start >= interval.stop:
-                open_files.discard(block.path)
-            else:
-                yield block
-                if block is self.last[block.path]:
-                    open_files.discard(block.path)
-            if not open_files:  # every file has come to its end or past the interval
-                return
-
-
 class Directory:
-    """The blocks of some files of a table, by cell."""
+    """The blocks of some files of a table."""
 
     def __init__(self) -> None:
-        self._cells: dict[Cell, _CellBlocks] = {}
-        self._files: dict[str, tuple[Cell, tuple[Block, ...]]] = {}
+        self._files: dict[str, SortedKeyList] = {}  # in the order of their stops, which is also that of their starts
 
     def __contains__(self, path: str) -> bool:
         return path in self._files
@@ -106,48 +80,42 @@ class Directory:
         """Return the files that are in it."""
         return list(self._files)
 
-    def blocks(self, path: str) -> tuple[Block, ...]:
+    def blocks(self, path: str) -> Sequence[Block]:
         """Return the blocks of a file in the order of their keys."""
-        return self._files[path][1]
+        found: Sequence[Block] = self._files[path]
+        return found
 
-    def add(self, cell: Cell, path: str, blocks: Sequence[Block]) -> None:
-        """Take in a file with at least one block.  O(blocks of the file × log blocks of the cell)."""
+    def add(self, path: str, blocks: Sequence[Block]) -> None:
+        """Take in what is known of a file."""
         if any(block.stop is None for block in blocks[:-1]):
             blocks = _narrowed(blocks)
-        known = self._cells.setdefault(cell, _CellBlocks())
-        known.blocks.update(blocks)
-        known.last[path] = blocks[-1]
-        self._files[path] = (cell, tuple(blocks))
+        self._files[path] = SortedKeyList(blocks, key=_end_of)
 
     def discard(self, path: str) -> None:
         """Forget a file."""
-        if path not in self._files:
-            return
-        cell, blocks = self._files.pop(path)
-        known = self._cells[cell]
-        del known.last[path]
-        for block in blocks:
-            known.blocks.remove(block)
-        if not known.last:
-            del self._cells[cell]
+        self._files.pop(path, None)
 
     def find(self, intervals: Sequence[Interval], paths: Collection[str]) -> list[Block]:
         """Return the blocks of these files that may hold a record of one of the intervals, in the order of their starts.
 
-        Requires intervals that are sorted and do not overlap.
+        Requires: the files are in it; the intervals are sorted and do not overlap.
+        O(files × intervals × log blocks + those found), or O(blocks × log intervals) for many intervals.
         """
         if len(intervals) <= _FEW:
-            met = {block for cell in self._cells.values() for interval in intervals for block in cell.find(interval)}
-            found = [block for block in met if block.path in paths]
+            found = {block for path in paths for interval in intervals for block in self._in_file(path, interval)}
         else:
             starts = [interval.start for interval in intervals]
-            found = [
+            found = {
                 block
                 for path in paths
-                for block in self.blocks(path)
+                for block in self._files[path]
                 if block.meets(intervals[max(0, _last_before(starts, block.stop))])
-            ]
+            }
         return sorted(found, key=lambda block: (block.start, block.path, block.group))
+
+    def _in_file(self, path: str, interval: Interval) -> Iterator[Block]:
+        following = self._files[path].irange_key(min_key=_end(interval.start), inclusive=(False, True))
+        return itertools.takewhile(lambda block: interval.stop is None or block.start < interval.stop, following)
 
 
 def _narrowed(blocks: Sequence[Block]) -> list[Block]:
@@ -187,7 +155,7 @@ def stripes(blocks: Sequence[Block], first_bytes: int, most_bytes: int) -> Itera
 
 
 def dump_blocks(name: str, blocks: Sequence[Block]) -> bytes:
-    """Write what is known of the file with this name."""
+    """Write what is known of the file with this name.  Requires all of its row groups, from 0 on."""
     filters = list(zip(*(block.filters for block in blocks), strict=True)) if blocks else []
     count, text = len(blocks), name.encode()
     stops = [block.stop for block in blocks]

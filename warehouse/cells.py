@@ -29,7 +29,7 @@ from index.grid import Cell
 from index.keys import Interval
 from warehouse.directory import blocks_of, has_plain_bytes, write_side_file
 from warehouse.keys import Codes
-from warehouse.parquet import DataFile, footer_bytes, footer_hash
+from warehouse.parquet import DataFile, leaves, room_for_sums, seal_file
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
 
 __all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_folder", "split_cells"]
@@ -94,6 +94,7 @@ class RunWriter:
         self._min_max: dict[str, tuple[int, int]] = {}
         self._records = 0
         self._ends: list[Interval] = []  # of the codes of each row group
+        self._sums = 0  # how many checksums a row group has
 
     def add(self, table: pa.Table) -> None:
         """Take the next records of the run."""
@@ -147,13 +148,15 @@ class RunWriter:
         cell.parent.mkdir(exist_ok=True)
         cell.mkdir(exist_ok=True)
         self._path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
+        filters = _filtered(sample, self.layout.key)
+        self._sums = sum(leaves(column.type) for column in self.layout.schema) + len(filters or ())
         self._writer = pq.ParquetWriter(
             f"{self.layout.table}/{self._path}",
             self.layout.schema,
             compression="snappy",
             use_dictionary=_repetitive(sample),
             write_statistics=_described(sample, self.layout.key),
-            bloom_filter_options=_filtered(sample, self.layout.key),
+            bloom_filter_options=filters,
             write_page_checksum=True,
             store_schema=False,
             coerce_timestamps="us",
@@ -163,10 +166,11 @@ class RunWriter:
     def _close_file(self) -> None:
         if self._writer is None:
             return
+        self._writer.add_key_value_metadata(room_for_sums(self._sums * len(self._ends)))
         self._writer.close()
         self._writer = None
         written = self._path
-        hashed = footer_hash(footer_bytes(self.layout.table, written))
+        hashed = seal_file(self.layout.table, written)
         self._path = f"{written.removesuffix('.parquet')}-{hashed}.parquet"
         os.rename(f"{self.layout.table}/{written}", f"{self.layout.table}/{self._path}")
         (min_ins, max_ins), (min_exp, max_exp) = self._min_max[INSERTED_SLOT], self._min_max[EXPIRES_SLOT]
@@ -305,6 +309,8 @@ def _read_stripe(sources: Sequence[DataFile], layout: Layout, low: Any, high: An
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Give a table the columns of ``schema``: those added after the file was written are null."""
+    if table.schema.equals(schema):
+        return table
     columns = [
         table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in schema

@@ -25,9 +25,9 @@ from index.directory import Block, Directory, Filter, dump_blocks, load_blocks
 from index.errors import CorruptionError
 from index.keys import Interval, code, successor
 from warehouse.keys import Key, Wanted
-from warehouse.parquet import DataFile, read_bytes
+from warehouse.parquet import DataFile, open_inside, read_bytes
 from warehouse.schema import Column, arrow_schema
-from warehouse.table import side_file
+from warehouse.table import SIDE_SUFFIX, side_file
 
 __all__ = ["Finder", "blocks_of", "has_plain_bytes", "write_side_file"]
 
@@ -40,7 +40,7 @@ _STALE_FILES = 64  # what is known of files that are no longer live is forgotten
 def write_side_file(table: str, path: str, blocks: Sequence[Block]) -> None:
     """Keep the blocks of a data file beside it, in one step."""
     side = f"{table}/{side_file(path)}"
-    partial = f"{side}.{uuid.uuid4().hex[:8]}"
+    partial = f"{side.removesuffix(SIDE_SUFFIX)}.{uuid.uuid4().hex[:8]}{SIDE_SUFFIX}"  # known for what it is if left
     try:
         with open(partial, "xb") as opened:
             opened.write(dump_blocks(os.path.basename(path), blocks))
@@ -74,17 +74,21 @@ def blocks_of(file: DataFile, key: Sequence[str], ends: Sequence[Interval] | Non
     for group in range(file.groups):
         facts = file.footer.row_group(group)
         interval = ends[group] if ends else _first_part(facts.column(leaves[0]).statistics)
-        filters = tuple(_filter(file, facts.column(leaf)) for leaf in leaves)
+        filters = tuple(_filter(file, group, leaf) for leaf in leaves)
         size_bytes = sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
         blocks.append(Block(file.path, group, interval.start, interval.stop, facts.num_rows, size_bytes, filters))
     return blocks
 
 
-def _filter(file: DataFile, column: Any) -> Filter:
+def _filter(file: DataFile, group: int, leaf: int) -> Filter:
+    column = file.footer.row_group(group).column(leaf)
     if not column.bloom_filter_offset or not column.bloom_filter_length:
         return _NO_FILTER
-    found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
-    return Filter(column.bloom_filter_offset, len(found), zlib.crc32(found))
+    checksum = file.filter_sum(group, leaf)
+    if checksum is None:  # then what is there now has to be believed
+        found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
+        checksum = zlib.crc32(found)
+    return Filter(column.bloom_filter_offset, column.bloom_filter_length, checksum)
 
 
 def _first_part(statistics: Any) -> Interval:
@@ -126,8 +130,10 @@ class Finder:
             return self._directory.find(wanted.intervals, {file.path for file in files})
 
     def groups(self, files: Sequence[CellFile]) -> int:
-        """Return how many row groups these files have.  Requires: they were looked up."""
-        return sum(len(self._directory.blocks(file.path)) for file in files)
+        """Return how many row groups these files have."""
+        with self._lock:
+            self._take_in(files)  # a later window may have forgotten some meanwhile
+            return sum(len(self._directory.blocks(file.path)) for file in files)
 
     def _take_in(self, files: Sequence[CellFile]) -> None:
         stale = set(self._directory.paths()) - {file.path for file in files}
@@ -137,19 +143,20 @@ class Finder:
                 self._footers.pop(path, None)
         for file in files:
             if file.path not in self._directory:
-                self._directory.add(file.cell, file.path, self._blocks(file))
+                self._directory.add(file.path, self._blocks(file))
 
     def _blocks(self, file: CellFile) -> Sequence[Block]:
-        side = f"{self.table}/{side_file(file.path)}"
-        with contextlib.suppress(OSError), open(side, "rb") as opened:
-            known = load_blocks(os.path.basename(file.path), file.path, opened.read())
+        side = side_file(file.path)
+        with contextlib.suppress(OSError), open_inside(self.table, side) as opened:
+            data = os.pread(opened, os.fstat(opened).st_size, 0)
+            known = load_blocks(os.path.basename(file.path), file.path, data)
             if known:
                 return known
         blocks = blocks_of(self.open(file), self._names)
         with contextlib.suppress(OSError):
             write_side_file(self.table, file.path, blocks)
             if not os.path.exists(f"{self.table}/{file.path}"):  # erased meanwhile: nothing of it may come back
-                os.unlink(side)
+                os.unlink(f"{self.table}/{side}")
         return blocks
 
     def filtered(self, blocks: Sequence[Block], wanted: Wanted) -> list[Block]:

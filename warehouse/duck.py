@@ -1,6 +1,6 @@
-"""SQL over pinned windows without a JVM: DuckDB reads the data files through Arrow, page checksums verified.
+"""SQL over pinned windows without a JVM: DuckDB asks, and data files are read as for a scan, checksums verified.
 
-Each table is a view that shows one window. The engine gets the columns and row groups that a query needs, nothing
+Each table is a view that shows one window. The engine gets the columns and records that a query needs, nothing
 else: no files, no extensions, no settings. What plain SQL means is the same as through Spark: nulls come first, times
 are UTC, sums of integers are integers.
 """
@@ -16,9 +16,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from index.errors import CorruptionError, EngineError, UsageError
+from index.errors import EngineError, UsageError, WarehouseError
+from warehouse.cells import conform
+from warehouse.parquet import DataFile
 from warehouse.schema import EXPIRES_SLOT, arrow_schema
-from warehouse.window import Window
+from warehouse.window import Window, in_parallel, portions
 
 __all__ = ["DuckSession"]
 
@@ -31,7 +33,6 @@ _SETTINGS = (
     "SET lock_configuration = true",
 )
 _BATCH_RECORDS = 10_000
-_DAMAGE = ("CRC", "No such file", "arquet")  # what Arrow says of files
 _OF_THE_QUERY = (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException, duckdb.PermissionException)
 _DIGITS = 38  # a decimal of so many is DuckDB's sum of integers
 
@@ -43,12 +44,14 @@ class DuckSession:
         self.names = tuple(names)
         self._open = open_window
         self._shown: dict[str, tuple[int, int | None]] = {}
+        self._failed: list[WarehouseError] = []  # while files were read; the engine hands on their text only
         self._connection = duckdb.connect(":memory:")
         for setting in _SETTINGS:
             self._connection.execute(setting)
 
     def answer(self, text: str, limit: int | None = None) -> pa.RecordBatchReader:
         """Stream the answer to one query; anything that would change something is refused."""
+        self._failed.clear()
         with self._told():
             self._check(text)
             for name in self.names:
@@ -79,13 +82,7 @@ class DuckSession:
         if self._shown.get(name) == state:
             return
         raw = f"{name}.files"  # no table of a user has a point in its name
-        files = [window.finder.open(file) for file in window.visible_files()]
-        options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-        schema = arrow_schema(window.snapshot.spec.columns)
-        paths = [f"{file.table}/{file.path}" for file in files]
-        form = ds.ParquetFileFormat(default_fragment_scan_options=options)
-        held: Any = ds.dataset(paths, schema=schema, format=form) if paths else schema.empty_table()
-        self._connection.register(raw, held)
+        self._connection.register(raw, _Files(window, self._failed))
         columns = ", ".join('"' + column.replace('"', '""') + '"' for column in window.columns)
         visible = f'"{EXPIRES_SLOT}" > {window.clock if window.clock is not None else 0}'
         self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM "{raw}" WHERE {visible}')  # noqa: S608 - names only
@@ -97,17 +94,77 @@ class DuckSession:
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", text)
-            if any(sign in str(error) for sign in _DAMAGE):
-                step = "restore the file from a backup; ebb scan names it"
-                raise CorruptionError("a data file cannot be read", text, step) from error
+            if self._failed:
+                raise self._failed[0] from error
+            told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", told[0])
+            text += "".join(f"; {line}" for line in told[1:2] if line.startswith(("Candidate", "Did you mean")))
             if isinstance(error, duckdb.CatalogException) and self.names:
                 text += f"; there are {', '.join(self.names)}"
             if isinstance(error, _OF_THE_QUERY):
                 msg = f"the query cannot be run: {text}"
                 raise UsageError(msg) from error
             raise EngineError("the query failed", text, "mend the query, or ask with --engine spark") from error
+
+
+class _Files(ds.Dataset):
+    """The files of a window as the engine knows them: it names columns and a condition, and gets the records."""
+
+    def __init__(self, window: Window, failed: list[WarehouseError]) -> None:
+        # Not the base's, which is for files that Arrow reads by itself.
+        self._window, self._failed = window, failed
+        self._files = [window.finder.open(file) for file in window.visible_files()]
+        form = ds.ParquetFileFormat()
+        self._footers = [form.make_fragment(pa.BufferReader(_bytes(file))) for file in self._files]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return all columns."""
+        return arrow_schema(self._window.snapshot.spec.columns)
+
+    def scanner(self, *, columns: Sequence[str], filter: Any = None) -> _Scanner:
+        """Return what reads some columns of the records for which a condition holds."""
+        return _Scanner(pa.schema([self.schema.field(name) for name in columns]), lambda: self._read(columns, filter))
+
+    def _read(self, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
+        text = "" if condition is None else str(condition)
+        named = [name for name in self.schema.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+        schema = pa.schema([self.schema.field(name) for name in dict.fromkeys([*columns, *named])])
+
+        def work(task: tuple[DataFile, list[int]]) -> pa.Table:
+            found = conform(task[0].read(task[1], schema.names), schema)
+            return (found if condition is None else found.filter(condition)).select(columns)
+
+        def tasks() -> Iterator[tuple[DataFile, list[int]]]:
+            for file, footer in zip(self._files, self._footers, strict=True):
+                met = footer if condition is None else footer.subset(condition, schema=self.schema)
+                for groups, _ in portions(file, [group.id for group in met.row_groups]):
+                    yield file, groups
+
+        try:
+            for table in in_parallel(work, tasks()):
+                yield from table.to_batches()
+        except WarehouseError as error:
+            self._failed.append(error)
+            raise
+
+
+def _bytes(file: DataFile) -> bytes:
+    """Return a file that has nothing but the footer."""
+    sink = pa.BufferOutputStream()
+    file.footer.write_metadata_file(sink)
+    return sink.getvalue().to_pybytes()
+
+
+class _Scanner:
+    """A read that has not begun."""
+
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self.projected_schema, self._read = schema, read
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Begin to read."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._read())
 
 
 def _as_spark(schema: pa.Schema) -> pa.Schema:

@@ -50,9 +50,9 @@ class LatestWindow(Window):
                 if turn == _ROUNDS:
                     quiet.enter_context(writer_lock(self.snapshot.table, wait=_WAIT_SECONDS))
                 newest = self.reopen()
+                self._check_same(newest)  # first: another table may well be at the same version
                 if newest.version == last.version:
                     break
-                self._check_same(newest)
                 after = last.clock
                 added = [
                     f for f in newest.visible_files() if f.path not in seen and (after is None or f.max_ins > after)

@@ -1,8 +1,9 @@
 """Reading data files that may be damaged: a file is read as it was written, or not at all.
 
 The log vouches for a file's size and, through the name, for a hash of its footer, which is checked before anything
-is parsed: parsing a damaged footer may give wrong answers or end the process. The footer says where pages are, and
-each page carries a checksum of its own.
+is parsed: parsing a damaged footer may give wrong answers or end the process. The footer says where column chunks and
+Bloom filters are, and has a checksum of each. Those of pages, which other engines verify, leave out the headers of the
+pages: a damaged one can give fewer records, or other numbers. A symbolic link on the way to a file is refused.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import hashlib
 import os
 import re
 import struct
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,37 +24,99 @@ import pyarrow.parquet as pq
 from index.cellfile import CellFile
 from index.errors import CorruptionError
 
-__all__ = ["DataFile", "footer_bytes", "footer_hash", "read_bytes"]
+__all__ = ["DataFile", "leaves", "open_inside", "read_bytes", "room_for_sums", "seal_file"]
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 128 * 1024  # most footers are shorter
 _NAMED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _RESTORE = "restore it from a backup"
+_SUMS = (
+    b"ebb.checksums"  # in the footer: of each row group the CRC-32 of every column chunk, then of every Bloom filter
+)
+_DIGITS = 8  # of one of them
 
 
-def footer_hash(footer: bytes) -> str:
-    """Return the hash of a footer, with the length and the magic that follow it, as file names carry it."""
+def leaves(kind: pa.DataType) -> int:
+    """Return how many columns Parquet makes of one of this type."""
+    return sum(leaves(kind.field(i).type) for i in range(kind.num_fields)) if kind.num_fields else 1
+
+
+def room_for_sums(count: int) -> dict[bytes, bytes]:
+    """Return what a footer needs for so many checksums to be written into it by :func:`seal_file`."""
+    return {_SUMS: b"0" * _DIGITS * count}
+
+
+def seal_file(table: str, path: str) -> str:
+    """Write the checksums of a new file into its footer and return the footer's hash, which its name has to carry."""
+    with open(f"{table}/{path}", "r+b", buffering=0) as opened:
+        file = opened.fileno()
+        footer, size = _footer(file, path), os.fstat(file).st_size
+        parsed = pq.read_metadata(pa.BufferReader(footer))
+        parts = [part for group in range(parsed.num_row_groups) for part in _parts(parsed.row_group(group))]
+        sums = b"".join(b"%08x" % zlib.crc32(os.pread(file, length, offset)) for offset, length in parts)
+        if parsed.metadata != room_for_sums(len(parts)):
+            msg = f"{path} has no room for the checksums of its {len(parts)} parts"
+            raise ValueError(msg)
+        at = footer.index(b"0" * len(sums), footer.rindex(_SUMS))
+        os.pwrite(file, sums, size - len(footer) + at)
+        return _hash(footer[:at] + sums + footer[at + len(sums) :])
+
+
+def _parts(facts: Any) -> list[tuple[int, int]]:
+    """Return offset and length of the column chunks of a row group, then of its Bloom filters."""
+    columns = [facts.column(i) for i in range(facts.num_columns)]
+    filters = [(c.bloom_filter_offset, c.bloom_filter_length) for c in columns if c.bloom_filter_offset]
+    return [(_start(column), column.total_compressed_size) for column in columns] + filters
+
+
+def _start(column: Any) -> int:
+    """Return where the first page of a column chunk is."""
+    return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
+
+
+def _hash(footer: bytes) -> str:
     return hashlib.blake2b(footer, digest_size=8).hexdigest()
 
 
-def footer_bytes(table: str, path: str, size_bytes: int | None = None) -> bytes:
+@contextmanager
+def open_inside(table: str, path: str) -> Iterator[int]:
+    """Open a file of a table for reading; nothing is followed that may lead out of the table."""
+    at = path.find("/")
+    while at >= 0:
+        _refuse_link(table, path[:at])
+        at = path.find("/", at + 1)
+    _refuse_link(table, path)
+    opened = os.open(f"{table}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _refuse_link(table: str, path: str) -> None:
+    if os.path.islink(f"{table}/{path}"):
+        raise CorruptionError(
+            "a symbolic link stands for a part of the table", path, "see where it leads, and remove it"
+        )
+
+
+def _footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
     """Return the footer of a file, with its length and magic; checks the file's size if one is given."""
-    with _told(path), open(f"{table}/{path}", "rb", buffering=0) as opened:
-        size = os.fstat(opened.fileno()).st_size
-        if size_bytes is not None and size != size_bytes:
-            found = f"{path} has {size:,} bytes, and the log says {size_bytes:,}"
-            raise CorruptionError("a data file is damaged", found, _RESTORE)
-        tail = os.pread(opened.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-        length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 12 and tail[-4:] == _MAGIC else 0
-        if not 8 < length <= size - 4:
-            raise CorruptionError("a data file is damaged", f"{path} does not end as a Parquet file", _RESTORE)
-        return tail[-length:] if length <= len(tail) else os.pread(opened.fileno(), length, size - length)
+    size = os.fstat(opened).st_size
+    if size_bytes is not None and size != size_bytes:
+        found = f"{path} has {size:,} bytes, and the log says {size_bytes:,}"
+        raise CorruptionError("a data file is damaged", found, _RESTORE)
+    tail = os.pread(opened, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 12 and tail[-4:] == _MAGIC else 0
+    if not 8 < length <= size - 4:
+        raise CorruptionError("a data file is damaged", f"{path} does not end as a Parquet file", _RESTORE)
+    return tail[-length:] if length <= len(tail) else os.pread(opened, length, size - length)
 
 
 def read_bytes(table: str, path: str, offset: int, length: int) -> bytes:
     """Return some bytes of a data file."""
-    with _told(path), open(f"{table}/{path}", "rb", buffering=0) as opened:
-        return os.pread(opened.fileno(), length, offset)
+    with _told(path), open_inside(table, path) as opened:
+        return os.pread(opened, length, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +126,29 @@ class DataFile:
     table: str
     path: str
     footer: pq.FileMetaData
-    names: frozenset[str]  # its columns; those added to the table later are not among them
+    leaves: Mapping[str, Sequence[int]]  # the leaves of its columns; those added to the table later are not among them
+    sums: bytes  # the checksums; none if another tool wrote the file
 
     @staticmethod
     def open(table: str, file: CellFile) -> DataFile:
         """Read the footer of a data file and check that it is the one that was written."""
-        footer = footer_bytes(table, file.path, file.size_bytes)
-        named = _NAMED.search(file.path)
-        if named and footer_hash(footer) != named[1]:
-            raise CorruptionError("a data file is damaged", f"{file.path}: its footer is not the one written", _RESTORE)
-        with _told(file.path):
+        with _told(file.path), open_inside(table, file.path) as opened:
+            footer = _footer(opened, file.path, file.size_bytes)
+            named = _NAMED.search(file.path)
+            if named and _hash(footer) != named[1]:
+                found = f"{file.path}: its footer is not the one written"
+                raise CorruptionError("a data file is damaged", found, _RESTORE)
             parsed = pq.read_metadata(pa.BufferReader(footer))
-        return DataFile(table, file.path, parsed, frozenset(parsed.schema.to_arrow_schema().names))
+        places: dict[str, list[int]] = {}
+        for leaf in range(parsed.num_columns):
+            places.setdefault(parsed.schema.column(leaf).path.split(".", 1)[0], []).append(leaf)
+        sums = bytes.fromhex((parsed.metadata or {}).get(_SUMS, b"").decode())
+        return DataFile(table, file.path, parsed, places, sums)
+
+    @property
+    def names(self) -> KeysView[str]:
+        """Return its columns."""
+        return self.leaves.keys()
 
     @property
     def groups(self) -> int:
@@ -80,23 +156,73 @@ class DataFile:
         return int(self.footer.num_row_groups)
 
     def leaf(self, name: str) -> int:
-        """Return the place of a column among the leaves of the file: nested columns before it have several."""
-        schema = self.footer.schema
-        return next(i for i in range(self.footer.num_columns) if schema.column(i).path == name)
+        """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
+        return self.leaves[name][0]
+
+    def filter_sum(self, group: int, leaf: int) -> int | None:
+        """Return the checksum of a column's Bloom filter in a row group; None if it is not known.  Requires a filter."""
+        facts = self.footer.row_group(group)
+        before = sum(bool(facts.column(i).bloom_filter_offset) for i in range(leaf))
+        return self._sums(group)[facts.num_columns + before] if self.sums else None
+
+    def _sums(self, group: int) -> tuple[int, ...]:
+        """Return the checksums of a row group; all have as many."""
+        count = len(self.sums) // 4 // self.groups
+        return struct.unpack_from(f">{count}I", self.sums, 4 * count * group)
 
     def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """Read row groups with their page checksums verified; columns that the file does not have are left out.
+        """Read row groups with their checksums verified; columns that the file does not have are left out.
 
         Serial, because callers read many of them at once.
         """
-        wanted = None if columns is None else [name for name in columns if name in self.names]
+        wanted = [name for name in (self.names if columns is None else columns) if name in self.leaves]
+        chunks: dict[int, tuple[int, int]] = {}
+        needed = [leaf for name in wanted for leaf in self.leaves[name]]
+        for group in groups if self.sums else ():
+            facts, sums = self.footer.row_group(group), self._sums(group)
+            for leaf in needed:
+                column = facts.column(leaf)
+                chunks[_start(column)] = column.total_compressed_size, sums[leaf]
         with (
             _told(self.path),
+            open_inside(self.table, self.path) as opened,
             pq.ParquetFile(
-                f"{self.table}/{self.path}", metadata=self.footer, page_checksum_verification=True, pre_buffer=False
+                _Chunks(opened, self.path, chunks if self.sums else None),
+                metadata=self.footer,
+                page_checksum_verification=not self.sums,
+                pre_buffer=False,
             ) as file,
         ):
-            return file.read_row_groups(list(groups), columns=wanted, use_threads=False)
+            found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
+            return found.replace_schema_metadata()  # Arrow puts there what the footer has
+
+
+class _Chunks:
+    """A file for Arrow, which reads column chunks one by one: each is handed out as it was written, or not at all."""
+
+    closed = False
+
+    def __init__(self, opened: int, path: str, chunks: Mapping[int, tuple[int, int]] | None) -> None:
+        self._opened, self._path, self._chunks = opened, path, chunks  # None if nothing is known of them
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = offset if whence == os.SEEK_SET else os.fstat(self._opened).st_size + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, length: int) -> bytes:
+        found = os.pread(self._opened, length, self._at)
+        if self._chunks is not None and self._chunks.get(self._at) != (len(found), zlib.crc32(found)):
+            at = f"{self._path}: {length:,} bytes from {self._at:,} on are not those written"
+            raise CorruptionError("a data file is damaged", at, _RESTORE)
+        self._at += len(found)
+        return found
 
 
 @contextmanager

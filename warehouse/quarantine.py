@@ -19,7 +19,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, CommitProperties, RemoveAction
 
 from warehouse.schema import Column, delta_fields
-from warehouse.table import Table
+from warehouse.table import Table, inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,8 @@ def _live(delta: DeltaTable) -> Iterator[tuple[str, int, int]]:
     actions = delta.get_add_actions(flatten=True)
     if actions.num_rows:
         columns = [actions.column(name).to_pylist() for name in ("path", "partition._slot", "size_bytes")]
-        yield from zip(*columns, strict=True)
+        for path, slot, size in zip(*columns, strict=True):
+            yield inside(path), slot, size
 
 
 def _removal(path: str, slot: int, size: int, now_ms: int) -> RemoveAction:

@@ -25,7 +25,7 @@ from index.ledger import Ledger
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, PARTITION_COLUMNS, columns_of_delta
 from warehouse.spec import TableSpec
 
-__all__ = ["APP", "SIDE_SUFFIX", "Snapshot", "Table", "side_file"]
+__all__ = ["APP", "SIDE_SUFFIX", "Snapshot", "Table", "inside", "side_file"]
 
 APP = "ebb"  # the application id of our transactions and the name of our entry in each commit
 _LOG = "_delta_log"
@@ -128,12 +128,37 @@ class Table:
         for top in sorted(os.scandir(self.folder), key=lambda item: item.name):
             if top.name in (_LOG, _HIDDEN):
                 continue
-            if not top.is_dir(follow_symlinks=False):
-                yield top.name
-                continue
-            for place, _, names in os.walk(top.path):
-                for name in names:
-                    yield Path(place, name).relative_to(self.folder).as_posix()
+            yield from _files_at(top, top.name)
+
+
+def _files_at(entry: os.DirEntry[str], path: str) -> Iterator[str]:
+    """Yield the files at a place below a table; links are refused, because they may lead anywhere."""
+    if entry.is_symlink():
+        step = "see where it leads, and remove it"
+        raise CorruptionError("a symbolic link stands for a part of the table", path, step)
+    if not entry.is_dir(follow_symlinks=False):
+        yield path
+        return
+    try:
+        below = list(os.scandir(entry.path))
+    except FileNotFoundError:  # removed meanwhile
+        return
+    for found in below:
+        yield from _files_at(found, f"{path}/{found.name}")
+
+
+def inside(path: str) -> str:
+    """Return a path of a log, decoded; refuses one that leads out of the table.
+
+    >>> inside("u7-ab/_g%3D1/x.parquet")
+    'u7-ab/_g=1/x.parquet'
+    """
+    path = unquote(path)
+    parts = PurePosixPath(path).parts
+    is_plain = path == "/".join(parts) and "\0" not in path  # else a file could have several names
+    if not parts or not is_plain or path.startswith("/") or ".." in parts or ":" in parts[0]:
+        raise CorruptionError("the log names a file outside the table", path, "do not use this table; restore its log")
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +285,7 @@ def _files(delta: DeltaTable) -> tuple[CellFile, ...]:
 
 
 def _file(path: str, group: int, cohort: int, size: int, records: int, *slots: int) -> CellFile:
-    path = unquote(path)
-    parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or ":" in parts[0]:
-        raise CorruptionError("the log names a file outside the table", path, "do not use this table; restore its log")
+    path = inside(path)
     if None in slots:
         raise CorruptionError(
             "the log has no slots for a file", path, "another tool wrote to this table; restore its log"

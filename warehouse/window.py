@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from index.cellfile import CellFile
 from index.directory import Block, stripes
-from index.errors import InputError
+from index.errors import InputError, UsageError
 from index.predicate import Extent, Predicate, may_match, parse_predicate
 from warehouse import where as predicates
 from warehouse.cells import conform, key_starts
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-__all__ = ["Cost", "Read", "Window", "in_key_order", "is_after"]
+__all__ = ["Cost", "Read", "Window", "in_key_order", "in_parallel", "is_after", "portions"]
 
 _FIRST_BYTES = 4 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
 _MOST_BYTES = 32 * 1024 * 1024
@@ -89,7 +89,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="ebb-read")
 
 
-def _in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
     """Yield the results of work in order, with as many items in work as there are threads and one waiting."""
     pool, left = _pool(), iter(items)
     ahead = deque(pool.submit(work, item) for item in itertools.islice(left, pool._max_workers + 1))
@@ -165,7 +165,14 @@ class Window:
         """Check what a probe asks for against the key's columns."""
         key = [self.snapshot.spec.column(name) for name in self.snapshot.spec.key]
         if prefix is not None:
-            return wanted_prefix(key_value(key, prefix))
+            start = key_value(key, prefix)
+            last = key[len(start) - 1]
+            if last.type not in ("string", "binary"):
+                msg = (
+                    f"prefix {prefix!r} ends in column {last.name} of type {last.type}, and only texts have a beginning"
+                )
+                raise UsageError(msg)
+            return wanted_prefix(start)
         if low is not None or high is not None:
             ends = [None if end is None else key_value(key, end) for end in (low, high)]
             return wanted_range(ends[0], ends[1])
@@ -240,6 +247,7 @@ class _Plan:
         self.order = order
         marks = (*order, spec.expires, EXPIRES_SLOT) if asked.with_marks else ()
         self.shown = tuple(dict.fromkeys([*asked.columns, *marks]))
+        self.merged = tuple(dict.fromkeys([*self.shown, *order]))  # of every file, whatever else was needed of it
 
     def columns(self, file: CellFile) -> list[str]:
         """Return the columns that have to be read of a file."""
@@ -289,33 +297,22 @@ class _Plan:
                 data = self.window.finder.open(file)
                 cost.files_read += 1
                 cost.groups += data.groups
-                for groups, size in self._portions(data):
+                for groups, size in portions(data, self._groups(data)):
                     cost.groups_read += len(groups)
                     cost.bytes_read += size
                     yield file, data, groups
 
-        for table in _in_parallel(work, tasks()):
+        for table in in_parallel(work, tasks()):
             if table.num_rows:
                 yield table
 
-    def _portions(self, data: DataFile) -> Iterator[tuple[list[int], int]]:
-        """Cut the row groups of a file that may match into portions for one thread; with their compressed bytes."""
+    def _groups(self, data: DataFile) -> Iterator[int]:
+        """Yield the row groups of a file that may match."""
         looked_at = sorted(predicates.names(self.asked.where) & data.names)
         leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
-        columns = data.footer.num_columns
-        portion: list[int] = []
-        size = 0
         for group in range(data.groups):
-            facts = data.footer.row_group(group)
-            if self.asked.where is not None and not self._may_match(facts, leaves):
-                continue
-            portion.append(group)
-            size += sum(facts.column(i).total_compressed_size for i in range(columns))
-            if size >= _SCAN_BYTES:
-                yield portion, size
-                portion, size = [], 0
-        if portion:
-            yield portion, size
+            if self.asked.where is None or self._may_match(data.footer.row_group(group), leaves):
+                yield group
 
     def _may_match(self, facts: Any, leaves: dict[str, int]) -> bool:
         extents = {}
@@ -351,13 +348,31 @@ class _Plan:
         def work(task: tuple[str, list[int]]) -> pa.Table:
             file = by_path[task[0]]
             found = self.read(finder.open(file), file, task[1])
-            return self.visible(_selected(found, self.key, wanted), file)
+            return self.visible(_selected(found, self.key, wanted), file).select(self.merged)
 
         def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
-            return _in_parallel(work, _by_file(part))
+            # Threads cost more than they save where little is read.
+            is_small = sum(block.size_bytes for block in part) < _FIRST_BYTES
+            return map(work, _by_file(part)) if is_small else in_parallel(work, _by_file(part))
 
         for table in in_key_order(blocks, read_part, self.key, self.expires):
             yield table.select(self.shown)
+
+
+def portions(data: DataFile, groups: Iterable[int]) -> Iterator[tuple[list[int], int]]:
+    """Cut row groups of a file into portions for one thread; with their compressed bytes."""
+    columns = data.footer.num_columns
+    portion: list[int] = []
+    size = 0
+    for group in groups:
+        facts = data.footer.row_group(group)
+        portion.append(group)
+        size += sum(facts.column(i).total_compressed_size for i in range(columns))
+        if size >= _SCAN_BYTES:
+            yield portion, size
+            portion, size = [], 0
+    if portion:
+        yield portion, size
 
 
 def in_key_order(
@@ -402,6 +417,8 @@ def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
     first = max(0, bisect.bisect_right(starts, codes[0]) - 1)
     last = bisect.bisect_right(starts, codes[len(codes) - 1])
     met = wanted.intervals[first:last]
+    if len(met) == 1 and met[0].holds(codes[0]) and met[0].holds(codes[len(codes) - 1]):
+        return table
     if len(met) <= _FEW:
         slices = []
         for interval in met:

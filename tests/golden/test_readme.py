@@ -1,4 +1,4 @@
-"""The README's examples run, in the order in which they stand there, and give what it says they give."""
+"""The examples of README and docs run, in the order in which they stand there, and give what is said there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from cli.main import main
 
 README = Path(__file__).parents[2] / "README.md"
+READING = README.parent / "docs" / "reading.md"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _VOLATILE = (
     (re.compile(r"\d+(\.\d+)? (B|kB|MB)\b"), "SIZE"),
@@ -23,8 +24,8 @@ _VOLATILE = (
 )
 
 
-def _blocks(language: str) -> list[str]:
-    return [text for found, text in _BLOCK.findall(README.read_text(encoding="utf-8")) if found == language]
+def _blocks(language: str, page: Path = README) -> list[str]:
+    return [text for found, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
 
 
 def _steps() -> Iterator[tuple[str, list[str]]]:
@@ -80,3 +81,17 @@ def test_the_python_example_of_the_readme_runs(tmp_path: Path) -> None:
         file.write_text(block, encoding="utf-8")
 
         runpy.run_path(str(file))
+
+
+def test_the_page_on_reading_reads_the_car_park_of_the_readme_with_every_engine(tmp_path: Path) -> None:
+    for command, _ in _steps():
+        if command.startswith("ebb "):
+            assert main(shlex.split(command)[1:]) == 0
+        else:
+            subprocess.run(["bash", "-euc", command], check=True)
+    blocks = _blocks("python", READING)
+    assert len(blocks) == 4
+    file = tmp_path / "reading.py"
+    file.write_text("\n".join(blocks), encoding="utf-8")
+
+    runpy.run_path(str(file))
