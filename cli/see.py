@@ -13,6 +13,7 @@ import typer
 from cli import render
 from cli.output import write_lines
 from cli.state import Json, Name, state
+from index.errors import WarehouseError
 
 __all__ = ["explain", "history", "quarantine", "status"]
 
@@ -42,12 +43,26 @@ def status(
         else:
             render.lines(_status_lines(told, show.value))
         return
-    tables = [table.status() for table in warehouse.tables()]
+    tables, broken = [], {}
+    for table in warehouse.tables():
+        try:
+            tables.append(table.status())
+        except WarehouseError as error:  # the others can be shown
+            broken[table.name] = str(error)
     if json:
-        render.json_object({"warehouse": str(warehouse.root), "tables": tables})
-        return
-    if not tables:
-        render.lines([f"no tables in {warehouse.root}; create one with ebb create, see ebb create --help"])
+        errors = [{"name": table, "error": text} for table, text in broken.items()]
+        render.json_object({"warehouse": str(warehouse.root), "tables": [*tables, *errors]})
+    else:
+        _show_tables(warehouse.root, tables, is_empty=not tables and not broken)
+    for text in broken.values():
+        render.error(text)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _show_tables(root: Path, tables: list[dict[str, Any]], *, is_empty: bool) -> None:
+    if is_empty:
+        render.lines([f"no tables in {root}; create one with ebb create, see ebb create --help"])
         return
     rows = [
         (

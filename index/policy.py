@@ -101,9 +101,11 @@ def check_strategy(strategy: Strategy, grid: Grid, timeline: Timeline, *, bound:
     shortest = shortest_bound(strategy, grid, timeline, reader_time)
     if bound < shortest:
         show = timeline.kind.show_duration
+        ticks = _ticks_until_out(strategy, grid)
+        run = "a run of one tick" if ticks == 1 else f"a run of {ticks} ticks"
         msg = (
             f"deletion bound {show(bound)} is shorter than the {show(shortest)} that strategy {strategy.value} "
-            f"needs on this grid (runs of {_ticks_until_out(strategy, grid)} ticks, one tick, {show(reader_time)} "
+            f"needs on this grid ({run}, one tick more, {show(reader_time)} "
             f"for readers); pass --deletion-bound {show(shortest)} or more, or shorter cohort runs"
         )
         raise UsageError(msg)

@@ -95,7 +95,7 @@ class DuckSession:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if self._failed:
-                raise self._failed[0] from error
+                raise self._failed.pop(0) from error
             told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
             text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", told[0])
             text += "".join(f"; {line}" for line in told[1:2] if line.startswith(("Candidate", "Did you mean")))

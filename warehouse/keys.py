@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from index.errors import UsageError
-from index.keys import Interval, code
+from index.keys import Interval, code, successor
 from index.timeline import TimeKind
 from warehouse.schema import EXPIRES_SLOT, Column, arrow_schema
 
@@ -27,6 +27,8 @@ __all__ = [
     "wanted_prefix",
     "wanted_range",
 ]
+
+_MANY = 64  # keys
 
 Key = tuple[Any, ...]  # the values of all key columns, or of the leading ones
 
@@ -109,6 +111,25 @@ def key_value(columns: Sequence[Column], value: Any) -> Key:
     return tuple(part + 0.0 if isinstance(part, float) else part for part in checked)
 
 
+def key_values(columns: Sequence[Column], values: Sequence[Any]) -> list[Key]:
+    """Return keys checked against the key's columns; many of them are checked column by column."""
+    rows = [tuple(value) if isinstance(value, tuple | list) else (value,) for value in values]
+    widths = {len(row) for row in rows}
+    width = max(widths, default=0)
+    if len(rows) < _MANY or len(widths) > 1 or not 1 <= width <= len(columns):
+        return [key_value(columns, row) for row in rows]
+    kinds = [_arrow_type(column) for column in columns[:width]]
+    try:
+        if any(pa.types.is_decimal(kind) or pa.types.is_timestamp(kind) for kind in kinds):
+            raise pa.ArrowInvalid  # these take more than a cast
+        checked = [pa.array(part, kind) for part, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeError):
+        return [key_value(columns, row) for row in rows]  # says which one
+    if any(part.null_count for part in checked):
+        return [key_value(columns, row) for row in rows]
+    return list(zip(*(part.to_pylist() for part in checked), strict=True))
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What a probe asks for: sorted intervals of codes that do not overlap."""
@@ -128,7 +149,7 @@ def wanted_keys(keys: Sequence[Key]) -> Wanted:
     kept: list[tuple[Interval, Key]] = []
     for start, key in found:
         if not kept or not kept[-1][0].holds(start):  # otherwise led by what was asked for already
-            kept.append((Interval.of_key(key), key))
+            kept.append((Interval(start, successor(start)), key))
     return Wanted(tuple(interval for interval, _ in kept), tuple(key for _, key in kept))
 
 

@@ -57,7 +57,7 @@ def seal_file(table: str, path: str) -> str:
         if parsed.metadata != room_for_sums(len(parts)):
             msg = f"{path} has no room for the checksums of its {len(parts)} parts"
             raise ValueError(msg)
-        at = footer.index(b"0" * len(sums), footer.rindex(_SUMS))
+        at = footer.rindex(b"0" * len(sums))  # the last place: the length before them may be a 0 as well
         os.pwrite(file, sums, size - len(footer) + at)
         return _hash(footer[:at] + sums + footer[at + len(sums) :])
 

@@ -31,7 +31,7 @@ from index.predicate import Extent, Predicate, may_match, parse_predicate
 from warehouse import where as predicates
 from warehouse.cells import conform, key_starts
 from warehouse.directory import Finder
-from warehouse.keys import Codes, Wanted, key_value, wanted_keys, wanted_prefix, wanted_range
+from warehouse.keys import Codes, Wanted, key_value, key_values, wanted_keys, wanted_prefix, wanted_range
 from warehouse.parquet import DataFile
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, arrow_schema
 from warehouse.table import Snapshot
@@ -176,7 +176,7 @@ class Window:
         if low is not None or high is not None:
             ends = [None if end is None else key_value(key, end) for end in (low, high)]
             return wanted_range(ends[0], ends[1])
-        return wanted_keys([key_value(key, value) for value in keys])
+        return wanted_keys(key_values(key, keys))
 
     def read(self, wanted: Wanted, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Stream the records of what is wanted, ordered by key, then expiration."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cli.command import Command
+from tests.unit.cli.conftest import DECLARED
 
 _STATUS = {
     "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
@@ -74,3 +75,18 @@ def test_an_empty_quarantine_says_so(with_table: Command) -> None:
         "name": "t", "quarantined": 0, "reasons": {}, "records": [],
     }  # fmt: skip
     assert "cannot be written" in with_table.wrong("quarantine", "t", "--output", "no/such/folder/x", code=1)
+
+
+def test_a_table_whose_log_is_broken_does_not_hide_the_others(with_table: Command) -> None:
+    with_table.right("create", "broken", *DECLARED)
+    entry = with_table.root / "broken" / "_delta_log" / f"{0:020}.json"
+    entry.write_text("{", encoding="utf-8")
+
+    shown = with_table("status")
+    told = with_table("status", "--json")
+
+    assert (shown.code, told.code) == (1, 1)
+    assert shown.out.splitlines()[-1].startswith("t ")
+    assert "broken" in shown.err
+    assert [table["name"] for table in told.json["tables"]] == ["t", "broken"]
+    assert "error" in told.json["tables"][1]

@@ -67,9 +67,21 @@ def test_commands_without_records_to_write_start_neither_spark_nor_pandas(tmp_pa
 def test_reads_start_neither_spark_nor_pandas(tmp_path: Path) -> None:
     _table(tmp_path / "w").update(at=1)
     environment = {"PYTHONPATH": str(_ROOT), "PATH": str(tmp_path), "EBB_WAREHOUSE": str(tmp_path / "w")}
-    for arguments in (["probe", "t", "a"], ["scan", "t", "--where", "id > 1"], ["scan", "t", "--format", "parquet"]):
+    commands = (
+        ["probe", "t", "a"], ["probe", "t", "a", "--isolation", "latest"], ["probe", "t", "a", "--explain"],
+        ["scan", "t", "--where", "id > 1"], ["scan", "t", "--format", "parquet"], ["scan", "t", "--engine", "direct"],
+        ["sql", "SELECT count(*) FROM t"], ["shell", "t"],
+    )  # fmt: skip
+    for arguments in commands:
         command = [sys.executable, "-X", "importtime", "-m", "cli.main", *arguments]
-        done = subprocess.run(command, capture_output=True, check=False, cwd=tmp_path, env=environment)
+        done = subprocess.run(
+            command,
+            input=b"a\nselect count(*) from t\n",
+            capture_output=True,
+            check=False,
+            cwd=tmp_path,
+            env=environment,
+        )
 
         imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines() if line}
         assert done.returncode == 0, done.stderr
