@@ -35,8 +35,9 @@ from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
 __all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_folder", "split_cells"]
 
 GROUP_BYTES = 512 * 1024  # a row group ends at the last key boundary before so many bytes
-RUNS_PER_GROUP = 3  # and holds no more runs of one key than these, if so many are at least
-LEAST_GROUP_BYTES = 128 * 1024  # so many bytes; a run of so many has row groups of its own
+LEAST_GROUP_BYTES = 128 * 1024  # or before so many, if the file is small; a run of so many has row groups of its own
+GROUPS_PER_FILE = 32  # a file has about so many row groups, between these sizes
+RUNS_PER_GROUP = 2  # of long keys: so many runs that have LEAST_GROUP_BYTES together fill a row group
 KEY_GROUP_BYTES = 1024 * 1024  # the run of one key is cut into row groups of so many bytes
 FILE_BYTES = 128 * 1024 * 1024  # a run continues in another file at the first key boundary after so many bytes
 BUFFER_BYTES = 16 * 1024 * 1024  # rows wait for their row group in memory until there are so many
@@ -115,7 +116,7 @@ class RunWriter:
         if not self._waiting:
             return
         table = pa.concat_tables(self._waiting).combine_chunks()
-        cuts = _group_cuts(table, self.layout.key)
+        cuts = _group_cuts(table, self.layout.key, self._group_bytes(table.nbytes, is_whole=last and not self._records))
         if not last and len(cuts) > 2:
             cuts.pop()
         for start, end in itertools.pairwise(cuts):
@@ -123,6 +124,11 @@ class RunWriter:
         rest = table.slice(cuts[-1])
         self._waiting = [rest] if rest.num_rows else []
         self._waiting_bytes = rest.nbytes
+
+    @staticmethod
+    def _group_bytes(table_bytes: int, *, is_whole: bool) -> int:
+        """Return how large row groups are: in a small file a probe should not have to read a large part of it."""
+        return max(LEAST_GROUP_BYTES, min(GROUP_BYTES, table_bytes // GROUPS_PER_FILE)) if is_whole else GROUP_BYTES
 
     def _write_group(self, group: pa.Table) -> None:
         if self._writer is None or self._file_bytes >= FILE_BYTES:
@@ -221,11 +227,11 @@ def key_starts(table: pa.Table, key: Sequence[str]) -> list[int]:
     return [0, *pc.add(pc.indices_nonzero(changes), 1).to_pylist()]
 
 
-def _group_cuts(table: pa.Table, key: Sequence[str]) -> list[int]:
+def _group_cuts(table: pa.Table, key: Sequence[str], group_bytes: int) -> list[int]:
     """Return where row groups start and end: at key boundaries, except within the long run of one key."""
     starts = [*key_starts(table, key), table.num_rows]
     row_bytes = max(1, table.nbytes // table.num_rows)
-    rows, key_rows = max(1, GROUP_BYTES // row_bytes), max(1, KEY_GROUP_BYTES // row_bytes)
+    rows, key_rows = max(1, group_bytes // row_bytes), max(1, KEY_GROUP_BYTES // row_bytes)
     few_runs = RUNS_PER_GROUP * table.num_rows // (len(starts) - 1)
     if few_runs * row_bytes >= LEAST_GROUP_BYTES:
         rows = min(rows, few_runs)

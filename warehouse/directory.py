@@ -25,7 +25,7 @@ from index.directory import Block, Directory, Filter, dump_blocks, load_blocks
 from index.errors import CorruptionError
 from index.keys import Interval, code, successor
 from warehouse.keys import Key, Wanted
-from warehouse.parquet import DataFile, open_inside, read_bytes
+from warehouse.parquet import DataFile, read_bytes, refuse_links
 from warehouse.schema import Column, arrow_schema
 from warehouse.table import SIDE_SUFFIX, side_file
 
@@ -147,9 +147,10 @@ class Finder:
 
     def _blocks(self, file: CellFile) -> Sequence[Block]:
         side = side_file(file.path)
-        with contextlib.suppress(OSError), open_inside(self.table, side) as opened:
-            data = os.pread(opened, os.fstat(opened).st_size, 0)
-            known = load_blocks(os.path.basename(file.path), file.path, data)
+        refuse_links(self.table, file.path)
+        refuse_links(self.table, side)
+        with contextlib.suppress(OSError), open(f"{self.table}/{side}", "rb", buffering=0) as opened:
+            known = load_blocks(os.path.basename(file.path), file.path, opened.read())
             if known:
                 return known
         blocks = blocks_of(self.open(file), self._names)

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from index.cellfile import CellFile
 from index.errors import CorruptionError
 
-__all__ = ["DataFile", "leaves", "open_inside", "read_bytes", "room_for_sums", "seal_file"]
+__all__ = ["DataFile", "leaves", "read_bytes", "refuse_links", "room_for_sums", "seal_file"]
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 128 * 1024  # most footers are shorter
@@ -78,26 +78,23 @@ def _hash(footer: bytes) -> str:
     return hashlib.blake2b(footer, digest_size=8).hexdigest()
 
 
+def refuse_links(table: str, path: str) -> None:
+    """Refuse a file to which a symbolic link leads: it may lead out of the table."""
+    parts = path.split("/")
+    for end in range(1, len(parts) + 1):
+        place = "/".join(parts[:end])
+        if os.path.islink(f"{table}/{place}"):
+            step = "see where it leads, and remove it"
+            raise CorruptionError("a symbolic link stands for a part of the table", place, step)
+
+
 @contextmanager
-def open_inside(table: str, path: str) -> Iterator[int]:
-    """Open a file of a table for reading; nothing is followed that may lead out of the table."""
-    at = path.find("/")
-    while at >= 0:
-        _refuse_link(table, path[:at])
-        at = path.find("/", at + 1)
-    _refuse_link(table, path)
+def _opened(table: str, path: str) -> Iterator[int]:
     opened = os.open(f"{table}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield opened
     finally:
         os.close(opened)
-
-
-def _refuse_link(table: str, path: str) -> None:
-    if os.path.islink(f"{table}/{path}"):
-        raise CorruptionError(
-            "a symbolic link stands for a part of the table", path, "see where it leads, and remove it"
-        )
 
 
 def _footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
@@ -114,8 +111,8 @@ def _footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
 
 
 def read_bytes(table: str, path: str, offset: int, length: int) -> bytes:
-    """Return some bytes of a data file."""
-    with _told(path), open_inside(table, path) as opened:
+    """Return some bytes of a data file.  Requires: no link leads to it."""
+    with _told(path), _opened(table, path) as opened:
         return os.pread(opened, length, offset)
 
 
@@ -132,7 +129,8 @@ class DataFile:
     @staticmethod
     def open(table: str, file: CellFile) -> DataFile:
         """Read the footer of a data file and check that it is the one that was written."""
-        with _told(file.path), open_inside(table, file.path) as opened:
+        refuse_links(table, file.path)
+        with _told(file.path), _opened(table, file.path) as opened:
             footer = _footer(opened, file.path, file.size_bytes)
             named = _NAMED.search(file.path)
             if named and _hash(footer) != named[1]:
@@ -185,7 +183,7 @@ class DataFile:
                 chunks[_start(column)] = column.total_compressed_size, sums[leaf]
         with (
             _told(self.path),
-            open_inside(self.table, self.path) as opened,
+            _opened(self.table, self.path) as opened,
             pq.ParquetFile(
                 _Chunks(opened, self.path, chunks if self.sums else None),
                 metadata=self.footer,

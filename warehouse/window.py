@@ -30,7 +30,7 @@ from index.errors import InputError, UsageError
 from index.predicate import Extent, Predicate, may_match, parse_predicate
 from warehouse import where as predicates
 from warehouse.cells import conform, key_starts
-from warehouse.directory import Finder
+from warehouse.directory import Finder, has_plain_bytes
 from warehouse.keys import Codes, Wanted, key_value, key_values, wanted_keys, wanted_prefix, wanted_range
 from warehouse.parquet import DataFile
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, arrow_schema
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Cost", "Read", "Window", "in_key_order", "in_parallel", "is_after", "portions"]
 
 _FIRST_BYTES = 4 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
+_ALONE_BYTES = 8 * 1024 * 1024  # less than this is read without threads
 _MOST_BYTES = 32 * 1024 * 1024
-_SCAN_BYTES = 4 * 1024 * 1024  # what one thread of a scan reads at a time
+_SCAN_BYTES = 2 * 1024 * 1024  # what one thread of a scan reads at a time
 _FEW = 8  # so many keys in a part are looked for one by one
 
 _Item = TypeVar("_Item")
@@ -352,7 +353,7 @@ class _Plan:
 
         def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
             # Threads cost more than they save where little is read.
-            is_small = sum(block.size_bytes for block in part) < _FIRST_BYTES
+            is_small = sum(block.size_bytes for block in part) < _ALONE_BYTES
             return map(work, _by_file(part)) if is_small else in_parallel(work, _by_file(part))
 
         for table in in_key_order(blocks, read_part, self.key, self.expires):
@@ -392,11 +393,14 @@ def in_key_order(
         ready: list[pa.Table] = []
         later: list[pa.Table] = []
         for table in itertools.chain(kept, read(part)):
-            cut = table.num_rows if bound is None else bisect.bisect_left(Codes(table, key), bound)
+            if bound is None:
+                ready.append(table)
+                continue
+            cut = bisect.bisect_left(Codes(table, key), bound)
             ready.append(table.slice(0, cut))
             later.append(table.slice(cut))
         kept = [table for table in later if table.num_rows]
-        merged = pa.concat_tables(ready)
+        merged = pa.concat_tables(ready).combine_chunks()  # sorting many chunks costs several times more
         if merged.num_rows:
             yield merged.sort_by(order)
 
@@ -426,7 +430,11 @@ def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
             high = len(codes) if interval.stop is None else bisect.bisect_left(codes, interval.stop, lo=low)
             slices.append(table.slice(low, high - low))
         return pa.concat_tables(slices) if slices else table.slice(0, 0)
-    # Many keys: one pass over the keys that are there.
+    column = table[key[0]]
+    if len(key) == 1 and wanted.keys and has_plain_bytes(column.type):
+        options = pa.array([value for (value,) in wanted.keys[first:last]], column.type)
+        return table.filter(pc.is_in(column, value_set=options))
+    # Many keys of several parts: one pass over those that are there.
     edges = [*key_starts(table, key), table.num_rows]
     mask = bytearray(table.num_rows)
     for low, high in itertools.pairwise(edges):
