@@ -44,8 +44,10 @@ fast: check  ## Checks and the tests that need no JVM
 golden: $(READY)  ## Write the expected outputs in tests/golden again; review the diff
 	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden
 
-bench: $(READY)  ## The thesis workload against plain Delta appends (SIZE=small or large)
+bench: $(READY)  ## The thesis workload: updates against plain Delta appends, reads against other stores (SIZE=small or large)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -m bench.run --size $(SIZE)
+	@$(BIN)/python -m bench.run --size $(SIZE) --only reads
 
 clean:  ## Remove what make made
 	rm -rf .venv demo/warehouse demo/landing demo/data bench/work

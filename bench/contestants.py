@@ -17,6 +17,8 @@ from warehouse.settings import Settings
 
 __all__ = ["Append", "AppendCells", "AppendDelete", "Contestant", "Ebb"]
 
+RETIRE = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
+
 
 class Contestant(Protocol):
     """One layout with one way to update it."""

@@ -8,16 +8,24 @@ import platform
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["Recorder", "median", "timed"]
+__all__ = ["Recorder", "in_turns", "median", "say", "timed"]
 
 RESULTS = Path(__file__).parent / "results"
+WORK = Path(__file__).parent / "work"
+PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
+
+_Item = TypeVar("_Item")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
 
 
 def median(values: list[float]) -> float:
@@ -31,15 +39,25 @@ def timed(work: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
+def in_turns(works: Mapping[str, Callable[[_Item], Any]], items: Sequence[_Item]) -> dict[str, list[float]]:
+    """Return everybody's seconds for each item: item after item, and another one begins each time."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    names = list(works)
+    for turn, item in enumerate(items):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            seconds[name].append(timed(works[name], item)[0])
+    return seconds
+
+
 class Recorder:
     """Writes rows to ``bench/results``; the first one says where and with what they were measured."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *more_packages: str) -> None:
         RESULTS.mkdir(exist_ok=True)
         self.path = RESULTS / f"{name}.jsonl"
         self.rows: list[dict[str, Any]] = []
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-        packages = ("pyspark", "delta-spark", "deltalake", "pyarrow")
         self.add(
             kind="machine",
             date=datetime.now(timezone.utc).date().isoformat(),
@@ -47,7 +65,7 @@ class Recorder:
             python=platform.python_version(),
             cores=os.cpu_count(),
             memory_gb=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9),
-            **{package: version(package) for package in packages},
+            **{package: version(package) for package in (*PACKAGES, *more_packages)},
         )
 
     def add(self, **row: Any) -> None:

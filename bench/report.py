@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench.measure import RESULTS, median
+from bench.report_reads import reads_text
 
 __all__ = ["main"]
 
 ROOT = Path(__file__).parent.parent
+MACHINE = ("kind", "date", "commit", "python", "cores", "memory_gb")  # the others are packages
 BARS = {
     "retire + seal": "mean ≤ 1.2, median ≤ 1.0, bytes ≤ 2.1",
     "rebuild 4x4": "≤ 2.5 at 250 MB",
@@ -99,31 +102,36 @@ def other_lines(rows: list[dict[str, Any]]) -> list[str]:
     return table(["measurement", "result", "bar"], lines) if lines else []
 
 
-def report() -> str:
+def report(bench: str, tables: Callable[[list[dict[str, Any]]], list[str]]) -> str:
+    """Return the tables of each run of one bench, under its size and where it was measured."""
     text: list[str] = []
-    for path in sorted(RESULTS.glob("updates-*.jsonl")):
-        rows = rows_of(path)
-        machine = rows[0]
+    for path in sorted(RESULTS.glob(f"{bench}-*.jsonl")):
         if path.stem.endswith("tiny"):
             continue
-        versions = f"pyspark {machine['pyspark']}, delta-spark {machine['delta-spark']}, deltalake {machine['deltalake']}, pyarrow {machine['pyarrow']}"
-        text += [f"### {path.stem.removeprefix('updates-')}", ""]
+        machine, *rows = rows_of(path)
+        packages = [f"{name} {version}" for name, version in machine.items() if name not in MACHINE]
         text += [
-            f"{machine['cores']} cores, {machine['memory_gb']} GB, {machine['date']}, commit {machine['commit']}; {versions}.",
+            f"### {path.stem.removeprefix('updates-').replace('-', ', ')}",
             "",
+            f"{machine['cores']} cores, {machine['memory_gb']} GB, {machine['date']}, commit {machine['commit']}; {', '.join(packages)}.",
+            "",
+            *tables(rows),
         ]
-        text += [*updates_table(rows), "", *other_lines(rows), ""]
     return "\n".join(text)
 
 
+def updates_text(rows: list[dict[str, Any]]) -> list[str]:
+    return [*updates_table(rows), "", *other_lines(rows), ""]
+
+
 def main() -> None:
-    text = report()
-    print(text)
+    text, reads = report("updates", updates_text), report("reads", reads_text)
+    print(text, reads, sep="\n")
     target = ROOT / "docs" / "results.md"
     target.write_text(
         "# Results\n\nMade by `python -m bench.report` from `bench/results/*.jsonl`; `make bench` measures again.\n"
         "Seconds are only compared within one run; *append* is Spark's plain Delta append of the same batch.\n\n"
-        + text
+        + (text + "\n" + reads).strip()
         + "\n",
         encoding="utf-8",
     )

@@ -1,6 +1,6 @@
 """The bench: the thesis workload, all contestants in one warm session, answers checked, ratios against a plain append.
 
-    python -m bench.run --size tiny|small|large
+    python -m bench.run --size tiny|small|large [--only updates|flat|shell|reads]
 
 Contestants take turns slot by slot, so that whatever the machine does meanwhile hits all of them alike.
 """
@@ -16,23 +16,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bench.contestants import Append, AppendCells, AppendDelete, Contestant, Ebb
-from bench.measure import Recorder, median, timed
+from bench.contestants import RETIRE, Append, AppendCells, AppendDelete, Contestant, Ebb
+from bench.measure import WORK, Recorder, median, say, timed
 from bench.workloads import LARGE, SMALL, TINY, Workload
 from maintenance import Warehouse
 from warehouse.settings import Settings
 
-WORK = Path(__file__).parent / "work"
 SIZES = {"tiny": TINY, "small": SMALL, "large": LARGE}
 WARM_UP = 12  # updates that are not counted: two sealings
 MEASURED = 18  # three more; the large run has two
 TURNS_AT_LARGE = {"append": 12, "retire + seal": 12, "rebuild 4x4": 6, "append + DELETE": 4}
-RETIRE = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
 SQUARE = {"grid": "4x4", "policy": "round-robin", "deletion_bound": "3"}
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
 
 
 def contestants(workload: Workload, root: Path, spark: Any) -> list[Contestant]:
@@ -149,16 +143,23 @@ def shell(recorder: Recorder) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
-    parser.add_argument("--only", choices=["updates", "flat", "shell"], default=None)
+    parser.add_argument("--only", choices=["updates", "flat", "shell", "reads"], default=None)
     options = parser.parse_args()
     workload = SIZES[options.size]
-    recorder = Recorder(f"updates-{options.size}" if options.only is None else f"{options.only}-{options.size}")
+    is_reads = options.only == "reads"
+    packages = ("duckdb", "polars", "rocksdict") if is_reads else ()  # they come with the extra "bench"
+    recorder = Recorder(f"{options.only or 'updates'}-{options.size}", *packages)
     started = time.monotonic()
     with recorder.saved():
         if options.only in (None, "shell"):
             say("whole commands from the shell")
             shell(recorder)
-        spark = Warehouse(Settings(warehouse=WORK)).spark(delta=True)
+        unlimited = {"spark.driver.maxResultSize": "0"}  # one probe of many keys returns more than Spark allows
+        spark = Warehouse(Settings(warehouse=WORK, conf=unlimited if is_reads else {})).spark(delta=True)
+        if is_reads:
+            from bench.reads import reads
+
+            reads(workload, spark, recorder)
         if options.only in (None, "updates"):
             say(f"updates, {workload.name}: {workload.records_per_tick:,} records of 1000 bytes a tick")
             few = options.size == "large"

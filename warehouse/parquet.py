@@ -8,6 +8,7 @@ pages: a damaged one can give fewer records, or other numbers. A symbolic link o
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import os
 import re
@@ -174,53 +175,76 @@ class DataFile:
         Serial, because callers read many of them at once.
         """
         wanted = [name for name in (self.names if columns is None else columns) if name in self.leaves]
-        chunks: dict[int, tuple[int, int]] = {}
+        with _told(self.path), _opened(self.table, self.path) as opened:
+            held = (
+                _Held(opened, self._chunks(groups, wanted), self.path) if self.sums else os.fdopen(os.dup(opened), "rb")
+            )
+            with pq.ParquetFile(
+                held, metadata=self.footer, page_checksum_verification=not self.sums, pre_buffer=False
+            ) as file:
+                found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
+        return found.replace_schema_metadata()  # Arrow puts there what the footer has
+
+    def _chunks(self, groups: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int, int]]:
+        """Return start, end and checksum of the column chunks to read, in the order in which they lie in the file."""
         needed = [leaf for name in wanted for leaf in self.leaves[name]]
-        for group in groups if self.sums else ():
+        chunks = []
+        for group in groups:
             facts, sums = self.footer.row_group(group), self._sums(group)
             for leaf in needed:
                 column = facts.column(leaf)
-                chunks[_start(column)] = column.total_compressed_size, sums[leaf]
-        with (
-            _told(self.path),
-            _opened(self.table, self.path) as opened,
-            pq.ParquetFile(
-                _Chunks(opened, self.path, chunks if self.sums else None),
-                metadata=self.footer,
-                page_checksum_verification=not self.sums,
-                pre_buffer=False,
-            ) as file,
-        ):
-            found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
-            return found.replace_schema_metadata()  # Arrow puts there what the footer has
+                start = _start(column)
+                chunks.append((start, start + column.total_compressed_size, sums[leaf]))
+        return sorted(chunks)
 
 
-class _Chunks:
-    """A file for Arrow, which reads column chunks one by one: each is handed out as it was written, or not at all."""
+class _Held:
+    """A file for Arrow of which some column chunks have been read, in few pieces, and found to be as they were written."""
 
     closed = False
 
-    def __init__(self, opened: int, path: str, chunks: Mapping[int, tuple[int, int]] | None) -> None:
-        self._opened, self._path, self._chunks = opened, path, chunks  # None if nothing is known of them
+    def __init__(self, opened: int, chunks: Sequence[tuple[int, int, int]], path: str) -> None:
+        self._size = os.fstat(opened).st_size
         self._at = 0
+        self._starts = [start for start, _, _ in chunks]
+        self._held: list[memoryview] = []
+        for piece in _pieces(chunks):
+            first, last = piece[0][0], piece[-1][1]
+            held = memoryview(os.pread(opened, last - first, first))
+            for start, end, checksum in piece:
+                self._held.append(held[start - first : end - first])
+                if zlib.crc32(self._held[-1]) != checksum:
+                    at = f"{path}: {end - start:,} bytes from {start:,} on are not those written"
+                    raise CorruptionError("a data file is damaged", at, _RESTORE)
 
     def readable(self) -> bool:
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset if whence == os.SEEK_SET else os.fstat(self._opened).st_size + offset
+        self._at = offset if whence == os.SEEK_SET else self._size + offset
         return self._at
 
     def tell(self) -> int:
         return self._at
 
-    def read(self, length: int) -> bytes:
-        found = os.pread(self._opened, length, self._at)
-        if self._chunks is not None and self._chunks.get(self._at) != (len(found), zlib.crc32(found)):
-            at = f"{self._path}: {length:,} bytes from {self._at:,} on are not those written"
-            raise CorruptionError("a data file is damaged", at, _RESTORE)
+    def read(self, length: int) -> memoryview:
+        place = bisect.bisect_right(self._starts, self._at) - 1
+        start = self._at - self._starts[place]
+        found = self._held[place][start : start + length]
         self._at += len(found)
         return found
+
+
+def _pieces(chunks: Sequence[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
+    """Bring chunks together that follow each other in a file."""
+    piece: list[tuple[int, int, int]] = []
+    for chunk in chunks:
+        if piece and chunk[0] != piece[-1][1]:
+            yield piece
+            piece = []
+        piece.append(chunk)
+    if piece:
+        yield piece
 
 
 @contextmanager

@@ -1,0 +1,126 @@
+"""A process that reads, again and again, until standard input ends.
+
+    python -m tests.crash.reader ROOT SEED
+
+Levels and ways of reading are drawn from SEED, and so are pauses, within reads and between them, so that updates have
+somewhere to fall into. Prints ``READY``, then one JSON object per read: what it saw, and the moments it began, looked
+at the log for the last time, and ended. A file that is missing is told, too, and the read is given up.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from index.errors import CorruptionError
+from maintenance import OpenTable, Warehouse
+from tests.crash.worker import input_ended, key_of, say
+from tests.isolation import Level
+from warehouse.window import Window
+
+__all__ = ["WAYS", "Seen", "is_asked_for", "read", "stream"]
+
+WAYS = ("scan", "where", "range", "keys")
+_SOME = ("k1", "k4", "k7")  # the keys that two of the ways ask for
+_COLUMNS = ("id", "key", "expires")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one read saw."""
+
+    level: Level
+    way: str
+    began: int
+    checked: int  # just before it looked at the log for the last time
+    ended: int
+    rounds: int  # looks at the log after the first one
+    clock: int | None
+    ids: list[int]
+    is_ordered: bool = True  # by key and expiration
+    missing: str = ""  # the error, if a file was gone
+
+
+def is_asked_for(way: str, id: int) -> bool:
+    """Whether a way of reading asks for a record."""
+    return way in ("scan", "range") or key_of(id) in _SOME
+
+
+def stream(window: Window, way: str) -> pa.RecordBatchReader:
+    """Begin to read a window."""
+    match way:
+        case "scan":
+            return window.scan(_COLUMNS)
+        case "where":
+            return window.scan(_COLUMNS, f"key in ({', '.join(repr(key) for key in _SOME)})")
+        case "range":
+            return window.read(window.wanted((), low="k", high="l"), _COLUMNS)
+        case _:
+            return window.read(window.wanted(_SOME), _COLUMNS)
+
+
+def read(table: OpenTable, level: Level, way: str, pauses: tuple[float, float] = (0.0, 0.0)) -> Seen:
+    """Read once, waiting some seconds between the first look at the log and reading, and after each part that comes."""
+    looks: list[int] = []
+    rows: list[dict[str, Any]] = []
+    missing = ""
+    began = time.monotonic_ns()
+    window = _window(table, level, looks)
+    try:
+        time.sleep(pauses[0])
+        for part in stream(window, way):
+            rows += part.to_pylist()
+            time.sleep(pauses[1])
+    except CorruptionError as error:
+        missing = str(error)
+        if not missing.startswith("a data file is missing") or "run the command again" not in missing:
+            raise
+    ended = time.monotonic_ns()
+    order = [(row["key"], row["expires"]) for row in rows]
+    return Seen(
+        level=level,
+        way=way,
+        began=began,
+        checked=looks[-1] if looks else began,
+        ended=ended,
+        rounds=len(looks),
+        clock=window.cost.clock,
+        ids=[row["id"] for row in rows],
+        is_ordered=order == sorted(order),
+        missing=missing,
+    )
+
+
+def _window(table: OpenTable, level: Level, looks: list[int]) -> Window:
+    if level == "window":
+        return table.at_latest()
+    window = table.up_to_date()
+
+    def look() -> Window:
+        looks.append(time.monotonic_ns())
+        return window.reopen()
+
+    return replace(window, reopen=look)
+
+
+def main(root: str, seed: str) -> None:
+    """Read until standard input ends."""
+    rng = random.Random(int(seed))
+    table = Warehouse.open(root).table("t")
+    ended = input_ended()
+    say("READY")
+    while not ended.is_set():
+        level: Level = rng.choice(("window", "latest"))
+        pauses = (rng.choice((0.0, rng.uniform(0, 0.1))), rng.choice((0.0, rng.uniform(0, 0.03))))
+        say(json.dumps(asdict(read(table, level, rng.choice(WAYS), pauses))))
+        time.sleep(rng.uniform(0, 0.05))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
