@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from index.cost import choose, default_bound, default_reader_time
-from index.errors import UsageError
+from index.errors import InputError, UsageError
 from index.policy import Strategy, parse_pair
 from index.timeline import Timeline
 from warehouse.catalog import alter_table, create_table
@@ -127,10 +127,18 @@ def _landing(folder: str | None) -> str | None:
 
 def create(root: Path, spec: TableSpec) -> Table:
     """Create the declared table, and its landing folder if it has one."""
-    table = create_table(root, spec)
-    if spec.landing:
+    _make_landing(spec)
+    return create_table(root, spec)
+
+
+def _make_landing(spec: TableSpec) -> None:
+    if spec.landing is None:
+        return
+    try:
         Path(spec.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
-    return table
+    except OSError as error:
+        msg = f"--landing {spec.landing} cannot be a folder ({error.strerror}); pass another one"
+        raise InputError(msg) from error
 
 
 def alter(
@@ -163,9 +171,8 @@ def alter(
         was, is_now = old.properties(), new.properties()
         changes = {name: value for name, value in is_now.items() if was[name] != value}
         if not dry_run and (changes or column):
+            _make_landing(new)
             alter_table(snapshot, changes, column)
-            if new.landing:
-                Path(new.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
     return old, new
 
 

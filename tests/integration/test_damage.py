@@ -474,6 +474,7 @@ def test_a_spoiled_cache_changes_no_answer_and_is_written_again(name: str, root:
         assert _sorted(asked.table().probe(key)) == right, what
         again = load_blocks(Path(first).name, first, side.read_bytes())
         assert again, what
+        assert side.read_bytes() != content, what
         assert len(again) == _footer(table, next(f for f in _live(table) if f.path == first)).num_row_groups
     assert set(asked.verdicts(first).values()) == {"right"}
 

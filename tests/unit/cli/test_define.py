@@ -187,3 +187,10 @@ def test_drop_as_json(with_table: Command) -> None:
     assert with_table.right("drop", "t", "--dry-run", "--json").json["dropped"] is False
     told = with_table.right("drop", "t", "--yes", "--json").json
     assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0}
+
+
+def test_a_landing_folder_that_cannot_be_one_is_refused(with_table: Command) -> None:
+    Path("file").write_text("", encoding="utf-8")
+
+    assert "cannot be a folder" in with_table.wrong("alter", "t", "--landing", "file", code=1)
+    assert "cannot be a folder" in with_table.wrong("create", "u", *DECLARED, "--landing", "file/below", code=1)

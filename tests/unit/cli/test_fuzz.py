@@ -17,7 +17,7 @@ from tests.unit.cli.conftest import DECLARED
 _LISTS = 300
 _COMMANDS = (
     "create", "alter", "drop", "load", "update", "run", "probe", "scan", "status", "history", "explain", "quarantine",
-    "seal", "purge", "erase", "sqll", "",
+    "seal", "purge", "erase", "shell", "sqll", "",
 )  # fmt: skip
 _WORDS = (
     "t", "u", "nope", "../t", "", " ", "-", "--", "-1", "0", "1", "2", "3", "7", "99999999999999999999", "1.5", "NaN", "a", "a,b",
