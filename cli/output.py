@@ -47,7 +47,7 @@ def limited(parts: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.T
         if left is None:
             yield part
             continue
-        yield part.slice(0, left)
+        yield part.slice(0, min(left, part.num_rows))
         left -= part.num_rows
         if left <= 0:
             return
@@ -119,7 +119,12 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
 def _rows(parts: Iterable[pa.Table]) -> Iterator[list[Any]]:
     for part in parts:
         for batch in part.to_batches(max_chunksize=5000):
-            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            try:
+                columns = [column.to_pylist() for column in batch.columns]
+            except (OverflowError, ValueError) as error:
+                msg = f"a value cannot be written ({error}); cast it to text in the query, or use --format parquet"
+                raise UsageError(msg) from error
+            for row in zip(*columns, strict=True):
                 yield [plain(value) for value in row]
 
 
@@ -191,7 +196,11 @@ def _binary(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], form:
     import pyarrow.parquet as pq
 
     count = 0
-    writer: Any = pa.ipc.new_stream(sink, schema) if form is Format.arrow else pq.ParquetWriter(sink, schema)
+    try:
+        writer: Any = pa.ipc.new_stream(sink, schema) if form is Format.arrow else pq.ParquetWriter(sink, schema)
+    except pa.ArrowNotImplementedError as error:
+        msg = f"format {form.value} has no such type ({error}); cast the column to text in the query"
+        raise UsageError(msg) from error
     with writer:
         for part in parts:
             writer.write_table(part)

@@ -51,7 +51,7 @@ class SqlEngine(str, Enum):
 AsOf = Annotated[
     str | None, typer.Option("--as-of", metavar="T", help="Hide what has expired at T, which is not before the clock.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many records.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=0, max=2**63 - 1, help="At most so many records.")]
 Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
@@ -99,10 +99,11 @@ def _key(text: str, columns: Sequence[Column]) -> tuple[object, ...]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableInputError(path, f"the keys cannot be read ({error})", "check --keys-from") from error
-    return [line for line in text.splitlines() if line]
+    # Not splitlines: it cuts at more than line ends, and a key may hold the rest.
+    return [line for line in (line.removesuffix("\r") for line in text.split("\n")) if line]
 
 
 def wanted_of(
@@ -155,6 +156,9 @@ def probe(
     """Read the live records of some keys, ordered by key and expiration."""
     import warehouse.window  # noqa: F401 - now, so that its time is not taken for the log's
 
+    if json and not explain:
+        msg = "--json is for --explain; records come as JSON with --format jsonl"
+        raise UsageError(msg)
     began = time.perf_counter()
     window = _window(ctx, name, as_of, isolation)
     opened = time.perf_counter()

@@ -47,6 +47,7 @@ KEY ...            the live records of some keys; composite keys with commas, qu
 _NAMED = (line.split()[0].rstrip(",") for line in _HELP.splitlines() if line.startswith("."))
 _COMMANDS = (*_NAMED, ".unpin", ".help")
 _QUERIES = ("select", "with", "from")
+_LEAVING = (".quit", ".exit")
 _COMPLETIONS = 40
 _HISTORY_LINES = 1000
 
@@ -134,7 +135,7 @@ class _Prompt:
                 wanted = split_columns(rest)
                 self.window.schema(wanted)  # tells a column that is not there
                 self.columns = wanted
-            case ".limit", _ if rest.isdigit():
+            case ".limit", _ if rest.isdecimal():
                 self.limit = int(rest)
             case ".format", "table" | "csv" | "jsonl":
                 self.form = Format(rest)
@@ -208,12 +209,13 @@ def shell(
     engine = DuckSession(list(others), lambda asked: prompt.window if asked == name else others[asked].at_latest())
     prompt = _Prompt(table, window, engine)
     if not sys.stdin.isatty():
-        failed = [line for line in sys.stdin if line.strip() and not _answered(prompt, line.strip())]
+        lines = itertools.takewhile(lambda line: line not in _LEAVING, (line.strip() for line in sys.stdin))
+        failed = [line for line in lines if line and not _answered(prompt, line)]
         raise typer.Exit(1 if failed else 0)
     render.lines([prompt.title(), "a key, or .help"])
     with _line_editing(prompt, _history_file() if keep_history else None):
         while (line := _read_line(f"{name}> ")) is not None:
-            if line in (".quit", ".exit"):
+            if line in _LEAVING:
                 break
             if line:
                 _answered(prompt, line)

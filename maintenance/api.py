@@ -192,8 +192,9 @@ class OpenTable:
         from warehouse.directory import Finder
         from warehouse.window import Window
 
-        snapshot = self._snapshot = self.table.renewed(self._snapshot)
-        if self._finder is None:
+        known = self._snapshot
+        snapshot = self._snapshot = self.table.renewed(known)
+        if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key])
         moment = None if as_of is None else read_time(snapshot.spec.timeline.kind, as_of)
         return Window(snapshot, self._finder, as_of=moment)

@@ -6,6 +6,7 @@ what is due by itself; the commands run the same functions on request.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Collection
@@ -152,8 +153,9 @@ def _remove_folders(snapshot: Snapshot, kept: Collection[str]) -> None:
             remove_folder(Path(entry.path))
             continue
         for place, _, _ in os.walk(entry.path, topdown=False):
-            if not os.listdir(place):
-                os.rmdir(place)
+            with contextlib.suppress(OSError):  # a reader may be writing what it knows of a file there
+                if not os.listdir(place):
+                    os.rmdir(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,12 +135,16 @@ class Finder:
             self._take_in(files)  # a later window may have forgotten some meanwhile
             return sum(len(self._directory.blocks(file.path)) for file in files)
 
+    def keep(self, files: Sequence[CellFile]) -> None:
+        """Forget what is known of other files than these, once there are many."""
+        with self._lock:
+            stale = {*self._directory.paths(), *list(self._footers)} - {file.path for file in files}
+            if len(stale) > _STALE_FILES:
+                for path in stale:
+                    self._directory.discard(path)
+                    self._footers.pop(path, None)
+
     def _take_in(self, files: Sequence[CellFile]) -> None:
-        stale = set(self._directory.paths()) - {file.path for file in files}
-        if len(stale) > _STALE_FILES:
-            for path in stale:
-                self._directory.discard(path)
-                self._footers.pop(path, None)
         for file in files:
             if file.path not in self._directory:
                 self._directory.add(file.path, self._blocks(file))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,13 +29,13 @@ _SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET default_null_order = 'nulls_first_on_asc_last_on_desc'",
     "SET ieee_floating_point_ops = false",  # division by zero is an error
+    "SET temp_directory = ''",  # no records may lie in files that nobody erases
     "SET python_enable_replacements = false",
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
 _BATCH_RECORDS = 10_000
 _OF_THE_QUERY = (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException, duckdb.PermissionException)
-_DIGITS = 38  # a decimal of so many is DuckDB's sum of integers
 
 
 class DuckSession:
@@ -43,49 +44,65 @@ class DuckSession:
     def __init__(self, names: Sequence[str], open_window: Callable[[str], Window]) -> None:
         self.names = tuple(names)
         self._open = open_window
-        self._shown: dict[str, tuple[int, int | None]] = {}
+        self._shown: dict[str, tuple[Any, ...]] = {}
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ebb-sql")
         self._failed: list[WarehouseError] = []  # while files were read; the engine hands on their text only
         self._connection = duckdb.connect(":memory:")
         for setting in _SETTINGS:
             self._connection.execute(setting)
 
     def answer(self, text: str, limit: int | None = None) -> pa.RecordBatchReader:
-        """Stream the answer to one query; anything that would change something is refused."""
+        """Stream the answer to one query; anything that would change something is refused.
+
+        One at a time: the next query ends an answer that has not been read to its end.
+        """
         self._failed.clear()
         with self._told():
             self._check(text)
+            asks_for_names = re.search(r"\btables\b", text, re.IGNORECASE)
             for name in self.names:
-                if re.search(rf"\b{name}\b", text, re.IGNORECASE):
+                if asks_for_names or re.search(rf"\b{name}\b", text, re.IGNORECASE):
                     self._show(self._open(name))
             relation = self._connection.sql(text)
-            found = (relation if limit is None else relation.limit(limit)).to_arrow_reader(_BATCH_RECORDS)
-        schema = _as_spark(found.schema)
+            kinds = [str(kind) for kind in relation.types]
+            limited = relation if limit is None else relation.limit(limit)
+            found = self._stoppable(lambda: limited.to_arrow_reader(_BATCH_RECORDS))
+        schema = _as_spark(found.schema, kinds)
 
         def batches() -> Iterator[pa.RecordBatch]:
             with self._told():
-                for batch in found:
+                while (batch := self._stoppable(lambda: next(found, None))) is not None:
                     yield batch.cast(schema)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
 
+    def _stoppable(self, work: Callable[[], Any]) -> Any:
+        """Do work of the engine so that Ctrl-C ends it: while it works, it hears nothing."""
+        waiting = self._thread.submit(work)
+        try:
+            return waiting.result()
+        except KeyboardInterrupt:
+            self._connection.interrupt()
+            raise
+
     def _check(self, text: str) -> None:
-        statements = self._connection.extract_statements(text)
-        kinds = [statement.type.name for statement in statements]
-        if kinds not in (["SELECT"], ["EXPLAIN"]):
+        kinds = [statement.type.name for statement in self._connection.extract_statements(text)]
+        if kinds == ["EXPLAIN"]:  # which may run what it explains
+            explained = re.sub(r"^\s*explain\s*(analyze\b|\([^)]*\))?", "", text, count=1, flags=re.IGNORECASE)
+            kinds = [statement.type.name for statement in self._connection.extract_statements(explained)]
+        if kinds != ["SELECT"]:
             found = " and ".join(kinds) or "nothing"
             msg = f"ebb sql answers one query, and this is {found}; start it with SELECT or WITH"
             raise UsageError(msg)
 
     def _show(self, window: Window) -> None:
         """Make a table's name stand for a window."""
-        name, state = window.snapshot.table.name, (window.version, window.as_of)
+        name, state = window.snapshot.table.name, (window.version, window.as_of, window.snapshot.mark)
         if self._shown.get(name) == state:
             return
         raw = f"{name}.files"  # no table of a user has a point in its name
         self._connection.register(raw, _Files(window, self._failed))
-        columns = ", ".join('"' + column.replace('"', '""') + '"' for column in window.columns)
-        visible = f'"{EXPIRES_SLOT}" > {window.clock if window.clock is not None else 0}'
-        self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT {columns} FROM "{raw}" WHERE {visible}')  # noqa: S608 - names only
+        self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT * FROM "{raw}"')  # noqa: S608 - names only
         self._shown[name] = state
 
     @contextmanager
@@ -119,25 +136,29 @@ class _Files(ds.Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """Return all columns."""
-        return arrow_schema(self._window.snapshot.spec.columns)
+        """Return the user's columns."""
+        return self._window.schema()
 
-    def scanner(self, *, columns: Sequence[str], filter: Any = None) -> _Scanner:
-        """Return what reads some columns of the records for which a condition holds."""
-        return _Scanner(pa.schema([self.schema.field(name) for name in columns]), lambda: self._read(columns, filter))
+    def scanner(self, *, columns: Sequence[str] | None = None, filter: Any = None) -> _Scanner:
+        """Return what reads some columns of the live records for which a condition holds."""
+        names = self.schema.names if columns is None else list(columns)
+        live = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
+        condition = live if filter is None else live & filter
+        return _Scanner(self._window.schema(names) if names else pa.schema([]), lambda: self._read(names, condition))
 
     def _read(self, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
-        text = "" if condition is None else str(condition)
-        named = [name for name in self.schema.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
-        schema = pa.schema([self.schema.field(name) for name in dict.fromkeys([*columns, *named])])
+        everything = arrow_schema(self._window.snapshot.spec.columns)
+        text = str(condition)
+        named = [name for name in everything.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+        schema = pa.schema([everything.field(name) for name in dict.fromkeys([*columns, *named])])
 
         def work(task: tuple[DataFile, list[int]]) -> pa.Table:
             found = conform(task[0].read(task[1], schema.names), schema)
-            return (found if condition is None else found.filter(condition)).select(columns)
+            return found.filter(condition).select(columns)
 
         def tasks() -> Iterator[tuple[DataFile, list[int]]]:
             for file, footer in zip(self._files, self._footers, strict=True):
-                met = footer if condition is None else footer.subset(condition, schema=self.schema)
+                met = footer.subset(condition, schema=everything)
                 for groups, _ in portions(file, [group.id for group in met.row_groups]):
                     yield file, groups
 
@@ -167,9 +188,9 @@ class _Scanner:
         return pa.RecordBatchReader.from_batches(self.projected_schema, self._read())
 
 
-def _as_spark(schema: pa.Schema) -> pa.Schema:
-    """Give sums of integers the type they have in Spark."""
-    for place, field in enumerate(schema):
-        if field.type == pa.decimal128(_DIGITS, 0):
-            schema = schema.set(place, field.with_type(pa.int64()))
+def _as_spark(schema: pa.Schema, kinds: Sequence[str]) -> pa.Schema:
+    """Give sums of integers, which are of a kind of their own in the engine, the type they have in Spark."""
+    for place, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            schema = schema.set(place, schema.field(place).with_type(pa.int64()))
     return schema

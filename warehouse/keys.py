@@ -44,6 +44,8 @@ def parse_value(column: Column, text: str) -> Any:
         match column.type:
             case "string":
                 return text
+            case "bigint" | "int" | "smallint" | "tinyint" | "float" | "double" if "_" in text or not text.isascii():
+                raise ValueError(text)
             case "bigint" | "int" | "smallint" | "tinyint":
                 return pa.scalar(int(text), _arrow_type(column)).as_py()
             case "float" | "double":
@@ -120,7 +122,7 @@ def key_values(columns: Sequence[Column], values: Sequence[Any]) -> list[Key]:
         return [key_value(columns, row) for row in rows]
     kinds = [_arrow_type(column) for column in columns[:width]]
     try:
-        if any(pa.types.is_decimal(kind) or pa.types.is_timestamp(kind) for kind in kinds):
+        if any(pa.types.is_decimal(kind) or pa.types.is_timestamp(kind) or pa.types.is_binary(kind) for kind in kinds):
             raise pa.ArrowInvalid  # these take more than a cast
         checked = [pa.array(part, kind) for part, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
     except (pa.ArrowException, TypeError, OverflowError, UnicodeError):

@@ -94,12 +94,16 @@ class _Spool:
         if self._memory_bytes + table.nbytes <= _MEMORY_BYTES:
             self._memory_bytes += table.nbytes
             return table
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="ebb-")  # noqa: SIM115 - lives as long as the spool
-        start = self._file.tell()
-        with pa.ipc.new_stream(self._file, table.schema) as stream:
-            stream.write_table(table)
-        return start, self._file.tell() - start
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="ebb-")  # noqa: SIM115 - lives as long as the spool
+            start = self._file.tell()
+            with pa.ipc.new_stream(self._file, table.schema) as stream:
+                stream.write_table(table)
+            return start, self._file.tell() - start
+        except OSError as error:
+            step = f"make room in {tempfile.gettempdir()}, or read with isolation window"
+            raise EngineError("the answer cannot be held until the read commits", error, step) from error
 
     def _read(self, block: Block) -> pa.Table:
         part = self._parts[block.group]

@@ -90,6 +90,9 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="ebb-read")
 
 
+os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay with the parent
+
+
 def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
     """Yield the results of work in order, with as many items in work as there are threads and one waiting."""
     pool, left = _pool(), iter(items)
@@ -164,6 +167,9 @@ class Window:
 
     def wanted(self, keys: Sequence[Any], low: Any = None, high: Any = None, prefix: Any = None) -> Wanted:
         """Check what a probe asks for against the key's columns."""
+        if sum([bool(keys), low is not None or high is not None, prefix is not None]) > 1:
+            msg = "a probe takes keys, or low and high, or a prefix; pass one of them"
+            raise UsageError(msg)
         key = [self.snapshot.spec.column(name) for name in self.snapshot.spec.key]
         if prefix is not None:
             start = key_value(key, prefix)
@@ -206,7 +212,12 @@ class Window:
         return predicate
 
     def _names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
-        return tuple(self.snapshot.spec.column(name).name for name in columns) if columns else self.columns
+        if columns is None:
+            return self.columns
+        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+            msg = f"columns {columns!r} is not a list of different names; pass it like ['a', 'b']"
+            raise UsageError(msg)
+        return tuple(self.snapshot.spec.column(name).name for name in columns)
 
     def _reader(self, asked: Read) -> pa.RecordBatchReader:
         self.cost.version, self.cost.clock = self.version, self.clock
@@ -227,6 +238,7 @@ class Window:
         if self.clock is None or not live:
             return
         self.cost.files += len(live)
+        self.finder.keep(live)
         plan = _Plan(self, self.clock, asked)
         yield from plan.probe(live, asked.wanted) if asked.wanted is not None else plan.scan(live)
 
