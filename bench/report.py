@@ -136,9 +136,12 @@ def main() -> None:
         encoding="utf-8",
     )
     readme = ROOT / "README.md"
-    before, rest = readme.read_text(encoding="utf-8").split("<!-- results:start -->")
+    present = readme.read_text(encoding="utf-8")
+    before, rest = present.split("<!-- results:start -->")
     after = rest.split("<!-- results:end -->")[1]
-    readme.write_text(f"{before}<!-- results:start -->\n{text.strip()}\n<!-- results:end -->{after}", encoding="utf-8")
+    made = f"{before}<!-- results:start -->\n{text.strip()}\n<!-- results:end -->{after}"
+    if made != present:
+        readme.write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":
