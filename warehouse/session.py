@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from index.errors import EngineError
+from index.errors import EngineError, WarehouseError
 from warehouse.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,14 +62,36 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
         raise EngineError(
             "Spark needs Java 17", "no java on the PATH", "install it: apt-get install openjdk-17-jre-headless"
         )
+    from pyspark import SparkContext
+
+    if is_dead():
+        forget_session()
+    try:
+        session = _session(settings, delta=delta)
+        extensions = session.conf.get("spark.sql.extensions", "")
+    except WarehouseError:
+        raise
+    except Exception as error:
+        # Whatever is asked of a JVM that was just killed fails, with one error or another.
+        if SparkContext._gateway is not None and is_gone(error):
+            raise gone("Spark did not start") from error
+        reason = _last_words() or str(error).splitlines()[0]
+        raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
+    if delta and _DELTA["spark.sql.extensions"] not in (extensions or ""):
+        reason = "the Spark session of this process was started without Delta's jars"
+        raise EngineError(
+            "SQL needs Delta", reason, "start it with them: Warehouse.spark(delta=True) before anything else"
+        )
+    return session
+
+
+def _session(settings: Settings, *, delta: bool) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from warehouse.archive import archive_options
     from warehouse.jars import delta_jars, fetched_jars
 
-    if is_dead():
-        forget_session()
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # started by spark-submit: its settings are in the JVM that waits for us
         SparkContext._ensure_initialized()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # errors are told by ours
@@ -90,26 +112,14 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
     wanted = {key: value for key, value in wanted.items() if not submitted.contains(key)}
     wanted |= settings.conf
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    try:
-        with _quiet():
-            conf = SparkConf().setMaster(master).setAll(list(wanted.items()))
-            with _undisturbed():
-                SparkContext._ensure_initialized(conf=conf)
-            session = SparkSession.builder.config(conf=conf).getOrCreate()
-            # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
-            session.sparkContext._accumulatorServer.handle_error = lambda *_: None
-            session.sparkContext.setLogLevel("OFF")
-            extensions = session.conf.get("spark.sql.extensions", "")
-    except Exception as error:
-        if SparkContext._gateway is not None and is_gone(error):
-            raise gone("Spark did not start") from error
-        reason = _last_words() or str(error).splitlines()[0]
-        raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
-    if delta and _DELTA["spark.sql.extensions"] not in extensions:
-        reason = "the Spark session of this process was started without Delta's jars"
-        raise EngineError(
-            "SQL needs Delta", reason, "start it with them: Warehouse.spark(delta=True) before anything else"
-        )
+    with _quiet():
+        conf = SparkConf().setMaster(master).setAll(list(wanted.items()))
+        with _undisturbed():
+            SparkContext._ensure_initialized(conf=conf)
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+        # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
+        session.sparkContext._accumulatorServer.handle_error = lambda *_: None
+        session.sparkContext.setLogLevel("OFF")
     return session
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["Process", "java_of", "until", "wait_for_end"]
+__all__ = ["ROOT", "Process", "java_of", "until", "wait_for_end"]
 
 ROOT = Path(__file__).parents[2]
 T = TypeVar("T")

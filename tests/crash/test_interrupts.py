@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.builders import integer_table, open_warehouse, records, scanned_ids, write_batch
-from tests.crash.processes import Process, java_of, until, wait_for_end
+from tests.crash.processes import ROOT, Process, java_of, until, wait_for_end
 
 _ASK = """
 import sys
@@ -96,3 +98,33 @@ def test_a_running_ebb_ends_when_it_is_told_to(number: signal.Signals, code: int
     assert process.end(10) == code
     assert process.errors[-1] == "ebb: interrupted"
     assert "Traceback" not in "".join(process.errors)
+
+
+_ASKED_WHILE_DYING = """
+import os, signal, sys
+from index.errors import EngineError
+from maintenance import Warehouse
+from pyspark import SparkContext
+from warehouse import session
+
+warehouse = Warehouse.open(sys.argv[1])
+warehouse.spark()
+os.kill(SparkContext._gateway.proc.pid, signal.SIGKILL)
+look, session.is_dead = session.is_dead, lambda wait=0.0: bool(wait) and look(wait)  # nobody has noticed yet
+try:
+    warehouse.spark()
+except EngineError as error:
+    print(error)
+session.is_dead = look
+print(warehouse.spark().range(3).count())
+"""
+
+
+def test_a_jvm_that_dies_when_it_is_asked_for_is_told_and_the_next_one_started(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _ASKED_WHILE_DYING, str(tmp_path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "3"
+    assert "Java process is gone" in done.stdout

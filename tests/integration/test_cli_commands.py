@@ -301,7 +301,7 @@ def test_sql_sees_the_live_window_of_every_table(ebb: Command) -> None:
     ("query", "spark_says", "duckdb_says"),
     [
         ("SELECT", "the query cannot be run: [PARSE_SYNTAX_ERROR]", "the query cannot be run: SELECT clause without"),
-        ("SELECT * FROM nope", "[TABLE_OR_VIEW_NOT_FOUND]", "nope does not exist!; there are t"),
+        ("SELECT * FROM nope", "[TABLE_OR_VIEW_NOT_FOUND]", "nope does not exist!"),
         ("SELECT nope FROM t", "[UNRESOLVED_COLUMN", '"nope" not found'),
         ("DROP VIEW t", "answers queries only", "answers one query, and this is DROP"),
         ("INSERT INTO t VALUES (1)", "answers queries only", "this is INSERT"),

@@ -589,10 +589,10 @@ def test_what_one_window_makes_a_table_forget_another_one_learns_again(
     files, wanted = window.visible_files(), window.wanted(["k001"])
     found, groups = window.finder.find(files, wanted), window.finder.groups(files)
 
-    for forget in (files[:1], []):
-        window.finder.find(forget, wanted)
+    for kept in (files[:1], []):
+        window.finder.keep(kept)
         assert window.finder.groups(files) == groups
-        window.finder.find(forget, wanted)
+        window.finder.keep(kept)
         assert window.finder.find(files, wanted) == found
 
 
