@@ -14,17 +14,20 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from index.directory import Block
-from index.errors import EngineError
+from index.errors import EngineError, UsageError
 from warehouse.keys import Codes
 from warehouse.lock import writer_lock
 from warehouse.schema import EXPIRES_SLOT
 from warehouse.window import Read, Window, in_key_order, is_after
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["LatestWindow"]
 
@@ -39,10 +42,21 @@ class LatestWindow(Window):
 
     reopen: Callable[[], Window] = field(kw_only=True)
 
+    def scan_by_spark(
+        self,
+        spark: SparkSession,  # noqa: ARG002 - refused, whatever is asked
+        columns: Sequence[str] | None = None,  # noqa: ARG002 - same
+        where: str | None = None,  # noqa: ARG002 - same
+    ) -> pa.RecordBatchReader:
+        """Refuse it: Spark reads one pinned window."""
+        msg = "isolation latest is for reads without Spark; use at_latest() with Spark, or scan()"
+        raise UsageError(msg)
+
     def _reader(self, asked: Read) -> pa.RecordBatchReader:
         spool = _Spool(self.snapshot.spec.key)
         marked = replace(asked, with_marks=True)
-        last: Window = self
+        # A window that is kept may have been left behind: the newest is where a read starts.
+        last: Window = replace(self, snapshot=self.snapshot.table.renewed(self.snapshot))
         spool.add(last.tables(marked))
         seen = {file.path for file in last.snapshot.files}
         with ExitStack() as quiet:

@@ -121,7 +121,7 @@ class Table:
 
     def data_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden nor beside a data file."""
-        return (path for path in self.all_files() if not path.endswith(SIDE_SUFFIX))
+        return (path for path in self.all_files() if SIDE_SUFFIX not in path)  # also while it is being written
 
     def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""

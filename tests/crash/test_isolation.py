@@ -57,7 +57,7 @@ COURSES = {
         commits={"update": 320, "seal": 10, "purge": 5},
         reads=2400,
         overlapping=300,
-        repeated=100,
+        repeated=20,
         misses_files=False,
     ),
     "rebuild": Course(
@@ -65,7 +65,7 @@ COURSES = {
         commits={"update": 160},
         reads=600,
         overlapping=60,
-        repeated=15,
+        repeated=3,
         misses_files=True,
     ),
 }

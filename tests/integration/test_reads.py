@@ -309,3 +309,13 @@ def test_a_scan_through_spark_prints_the_same(points: OpenTable, capsys: pytest.
     assert sorted(here.splitlines()) == sorted(there.splitlines())
     assert len(here.splitlines()) > 10
     assert "direct" in ebb.wrong(*command, "--engine", "spark", "--isolation", "latest", code=2)
+
+
+def test_a_latest_window_that_is_kept_reads_the_newest_window_each_time(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = _filled(warehouse, tmp_path, keys=10, records=40, pay=10)
+    kept = table.up_to_date()
+    for _ in range(5):
+        assert kept.scan().read_all().num_rows == table.scan().read_all().num_rows
+        table.update()
+    with pytest.raises(UsageError, match="without Spark"):
+        kept.scan_by_spark(None)
