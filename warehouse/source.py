@@ -11,7 +11,7 @@ import glob
 import gzip
 import itertools
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,24 +58,30 @@ def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     for pattern in patterns:
         if not pattern.strip():  # an empty variable of a shell, not the current folder
             raise UnreadableInputError(repr(pattern), "no such file, folder or match", "check the path")
-        path = Path(pattern).expanduser()
-        if path.exists():
-            matches = [path]
-        else:
-            matches = [Path(match) for match in sorted(glob.glob(str(path), recursive=True))]
-            if not matches:
-                raise UnreadableInputError(pattern, "no such file, folder or match", "check the path")
-        for match in matches:
-            for file in _files_of(match):
-                kind = _format_of(file)
-                if kind is None:
-                    step = "use .parquet, .csv, .jsonl, .ndjson or .json, the text ones also with .gz"
-                    raise UnreadableInputError(file, "its name does not tell a format that Ebb reads", step)
-                if file.name.startswith((".", "_")) or ":" in file.name:
-                    reason = "Spark passes over names that start with . or _ and cannot open names with a colon"
-                    raise UnreadableInputError(file, reason, "rename it")
-                found[file.resolve()] = InputFile(file.resolve(), kind, file.stat().st_size)
+        try:
+            found.update({file.path: file for file in _resolved(pattern)})
+        except OSError as error:
+            raise UnreadableInputError(
+                pattern, f"it cannot be looked into ({error})", "check its permissions"
+            ) from error
     return list(found.values())
+
+
+def _resolved(pattern: str) -> Iterator[InputFile]:
+    path = Path(pattern).expanduser()
+    matches = [path] if path.exists() else [Path(m) for m in sorted(glob.glob(str(path), recursive=True))]
+    if not matches:
+        raise UnreadableInputError(pattern, "no such file, folder or match", "check the path")
+    for match in matches:
+        for file in _files_of(match):
+            kind = _format_of(file)
+            if kind is None:
+                step = "use .parquet, .csv, .jsonl, .ndjson or .json, the text ones also with .gz"
+                raise UnreadableInputError(file, "its name does not tell a format that Ebb reads", step)
+            if file.name.startswith((".", "_")) or ":" in file.name:
+                reason = "Spark passes over names that start with . or _ and cannot open names with a colon"
+                raise UnreadableInputError(file, reason, "rename it")
+            yield InputFile(file.resolve(), kind, file.stat().st_size)
 
 
 def _files_of(path: Path) -> list[Path]:
