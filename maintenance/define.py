@@ -122,7 +122,14 @@ def _strategy(text: str | None) -> Strategy | None:
 
 
 def _landing(folder: str | None) -> str | None:
-    return str(Path(folder).expanduser().resolve()) if folder else None
+    if not folder:
+        return None
+    try:
+        folder.encode()
+    except UnicodeEncodeError as error:
+        msg = f"--landing {folder!r} is not Unicode, and the table could not remember it; pass another folder"
+        raise UsageError(msg) from error
+    return str(Path(folder).expanduser().resolve())
 
 
 def create(root: Path, spec: TableSpec) -> Table:

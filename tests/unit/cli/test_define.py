@@ -194,3 +194,4 @@ def test_a_landing_folder_that_cannot_be_one_is_refused(with_table: Command) -> 
 
     assert "cannot be a folder" in with_table.wrong("alter", "t", "--landing", "file", code=1)
     assert "cannot be a folder" in with_table.wrong("create", "u", *DECLARED, "--landing", "file/below", code=1)
+    assert "is not Unicode" in with_table.wrong("alter", "t", "--landing", "\udcff", code=2)
