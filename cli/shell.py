@@ -105,25 +105,27 @@ class _Prompt:
         self._show(self.window.read(wanted, self.columns), began)
 
     def _show(self, found: pa.RecordBatchReader, began: float) -> None:
-        parts = list(limited(found, self.limit + 1)) if self.limit else limited(found, None)
-        write_records(limited(_batches(parts), self.limit or None), found.schema, form=self.form, output=None)
+        parts: Iterable[pa.Table] = limited(found, None)
+        more = ""
+        if self.limit:  # one more, to know whether that is all
+            parts = list(limited(found, self.limit + 1))
+            if sum(part.num_rows for part in parts) > self.limit:
+                more = "there are more: .limit 0 shows all"
+                parts[-1] = parts[-1].slice(0, parts[-1].num_rows - 1)
+        write_records(parts, found.schema, form=self.form, output=None)
         took = f"{(time.perf_counter() - began) * 1000:.1f} ms" if self.is_timed else ""
-        is_cut = isinstance(parts, list) and sum(part.num_rows for part in parts) > self.limit
-        more = "there are more: .limit 0 shows all" if is_cut else ""
         sys.stdout.flush()
         if took or more:
             render.note(", ".join(part for part in (more, took) if part))
 
     def _explain(self, keys: list[str]) -> None:
-        began = time.perf_counter()
         from warehouse.window import Cost
 
-        window = replace(self.window if self.is_pinned else self.table.at_latest(), cost=Cost())
-        opened = time.perf_counter()
-        wanted = wanted_of(window, keys)
-        for _ in window.read(wanted, self.columns):
+        began = time.perf_counter()
+        window = replace(self.window, cost=Cost())
+        for _ in window.read(wanted_of(window, keys), self.columns):
             pass
-        render.lines(cost_lines(window.cost, opened - began, time.perf_counter() - opened))
+        render.lines(cost_lines(window.cost, 0.0, time.perf_counter() - began))  # the window was there
 
     def _set(self, name: str, rest: str) -> None:
         match name, rest:
@@ -185,11 +187,6 @@ def _words(text: str) -> list[str]:
     except ValueError as error:
         msg = f"{text!r} cannot be read: {error}; put quotes around a key with blanks or quotes in it"
         raise UsageError(msg) from error
-
-
-def _batches(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    for part in parts:
-        yield from part.to_batches()
 
 
 def shell(

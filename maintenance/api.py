@@ -205,11 +205,12 @@ class OpenTable:
 
         first = self.at_latest(as_of)
         return LatestWindow(
-            first.snapshot, first.finder, as_of=first.as_of, cost=first.cost, reopen=lambda: self._moved_on(first)
+            first.snapshot,
+            first.finder,
+            as_of=first.as_of,
+            cost=first.cost,
+            reopen=lambda: replace(first, snapshot=self.table.snapshot()),
         )
-
-    def _moved_on(self, first: Window) -> Window:
-        return replace(first, snapshot=self.table.snapshot())
 
     def probe(
         self,

@@ -122,11 +122,10 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
         if not dry_run:
             file.unlink(missing_ok=True)
     if not dry_run:
-        known = {side_file(path) for path in (*waiting, *(f.path for f in snapshot.files))}
-        for path in set(snapshot.table.all_files()) - set(snapshot.table.data_files()) - known:
+        kept = [*waiting, *(f.path for f in snapshot.files)]
+        for path in set(snapshot.table.side_files()) - {side_file(path) for path in kept}:
             (folder / path).unlink(missing_ok=True)  # what the directory knew of a file goes with the file
-        kept = {path.split("/", 1)[0] for path in (*waiting, *(f.path for f in snapshot.files))}
-        _remove_folders(snapshot, kept)
+        _remove_folders(snapshot, {path.split("/", 1)[0] for path in kept})
     refused = 0
     line = snapshot.spec.timeline
     if snapshot.ledger.clock is not None and not dry_run:

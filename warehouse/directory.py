@@ -75,8 +75,9 @@ def blocks_of(file: DataFile, key: Sequence[str], ends: Sequence[Interval] | Non
         facts = file.footer.row_group(group)
         interval = ends[group] if ends else _first_part(facts.column(leaves[0]).statistics)
         filters = tuple(_filter(file, group, leaf) for leaf in leaves)
-        size_bytes = sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
-        blocks.append(Block(file.path, group, interval.start, interval.stop, facts.num_rows, size_bytes, filters))
+        blocks.append(
+            Block(file.path, group, interval.start, interval.stop, facts.num_rows, file.group_bytes(group), filters)
+        )
     return blocks
 
 

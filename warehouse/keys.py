@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Context, Decimal, Inexact, InvalidOperation
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ __all__ = [
     "Wanted",
     "exact_decimal",
     "key_value",
+    "key_values",
     "parse_value",
     "wanted_keys",
     "wanted_prefix",
@@ -33,7 +34,6 @@ _MANY = 64  # keys
 Key = tuple[Any, ...]  # the values of all key columns, or of the leading ones
 
 
-@lru_cache(maxsize=64)
 def _arrow_type(column: Column) -> pa.DataType:
     return arrow_schema([column]).field(0).type
 

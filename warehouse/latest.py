@@ -24,7 +24,7 @@ from index.errors import EngineError, UsageError
 from warehouse.keys import Codes
 from warehouse.lock import writer_lock
 from warehouse.schema import EXPIRES_SLOT
-from warehouse.window import Read, Window, in_key_order, is_after
+from warehouse.window import Read, Window, in_key_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,9 +136,7 @@ class _Spool:
         else:
             tables = (self._read(block) for block in self._blocks)
         for table in tables:
-            mask = pc.greater(table[EXPIRES_SLOT], -(2**62) if window.clock is None else window.clock)
-            if window.as_of is not None:
-                mask = pc.and_(mask, is_after(table[window.snapshot.spec.expires], window.as_of))
-            visible = table.filter(mask).select(asked.columns)
+            # What as_of hides was hidden when it was read; only the clock has moved since.
+            visible = table.filter(pc.greater(table[EXPIRES_SLOT], window.clock)).select(asked.columns)
             if visible.num_rows:
                 yield visible

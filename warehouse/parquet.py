@@ -154,6 +154,11 @@ class DataFile:
         """Return how many row groups there are."""
         return int(self.footer.num_row_groups)
 
+    def group_bytes(self, group: int) -> int:
+        """Return the compressed size of a row group."""
+        facts = self.footer.row_group(group)
+        return sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
+
     def leaf(self, name: str) -> int:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
         return self.leaves[name][0]
@@ -177,7 +182,9 @@ class DataFile:
         wanted = [name for name in (self.names if columns is None else columns) if name in self.leaves]
         with _told(self.path), _opened(self.table, self.path) as opened:
             held = (
-                _Held(opened, self._chunks(groups, wanted), self.path) if self.sums else os.fdopen(os.dup(opened), "rb")
+                _Held(opened, self._chunks(groups, wanted), self.path)
+                if self.sums
+                else os.fdopen(opened, "rb", closefd=False)
             )
             with pq.ParquetFile(
                 held, metadata=self.footer, page_checksum_verification=not self.sums, pre_buffer=False

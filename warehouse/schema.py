@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from index.errors import SchemaDriftError, UsageError
@@ -268,6 +269,11 @@ def _ddl_of_arrow(kind: pa.DataType, name: str, where: str) -> str:
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """Return the Arrow schema of the cell files: the user's columns and the two slots."""
+    return _arrow_schema(tuple(columns))
+
+
+@lru_cache(maxsize=64)
+def _arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     import pyarrow as pa
     from deltalake import Schema
 

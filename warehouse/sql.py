@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from index.errors import UsageError
 from index.timeline import TimeKind
 from warehouse.errors import spark_errors
-from warehouse.schema import EXPIRES_SLOT, arrow_schema
+from warehouse.schema import EXPIRES_SLOT
 from warehouse.table import Snapshot, Table
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _frame(spark: SparkSession, snapshot: Snapshot, *conditions: str) -> DataFra
 
 
 def scan_window(
-    spark: SparkSession, snapshot: Snapshot, as_of: int | None = None, condition: str | None = None
+    spark: SparkSession, snapshot: Snapshot, schema: pa.Schema, as_of: int | None, condition: str | None
 ) -> Iterator[pa.Table]:
     """Yield the records of a window as Spark reads them, a batch at a time; no more than a partition comes at once."""
     import pyarrow as pa
@@ -69,7 +69,6 @@ def scan_window(
         moment = {TimeKind.TIMESTAMP: "timestamp_micros({})", TimeKind.DATE: "date_add(date'1970-01-01', {})"}
         shown = moment.get(snapshot.spec.timeline.kind, "{}").format(as_of)
         conditions.append(f"`{snapshot.spec.expires}` > {shown}")
-    schema = pa.schema([arrow_schema(snapshot.spec.columns).field(column.name) for column in snapshot.spec.columns])
     with spark_errors(f"table {snapshot.table.name} cannot be scanned", is_query=True):
         packed = _frame(spark, snapshot, *conditions).mapInArrow(_packed, "batch binary")
         for row in packed.toLocalIterator(prefetchPartitions=True):

@@ -123,6 +123,10 @@ class Table:
         """Yield the relative path of every file that is neither log nor hidden nor beside a data file."""
         return (path for path in self.all_files() if SIDE_SUFFIX not in path)  # also while it is being written
 
+    def side_files(self) -> Iterator[str]:
+        """Yield the relative path of what the directory keeps beside data files."""
+        return (path for path in self.all_files() if SIDE_SUFFIX in path)
+
     def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""
         for top in sorted(os.scandir(self.folder), key=lambda item: item.name):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-__all__ = ["Cost", "Read", "Window", "in_key_order", "in_parallel", "is_after", "portions"]
+__all__ = ["Cost", "Read", "Window", "in_key_order", "in_parallel", "portions"]
 
 _FIRST_BYTES = 4 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
 _ALONE_BYTES = 8 * 1024 * 1024  # less than this is read without threads
@@ -202,7 +202,7 @@ class Window:
         predicate = self._predicate(where)
         condition = None if predicate is None else predicates.to_sql(predicate, self.snapshot.spec.columns, "spark")
         names = self._names(columns)
-        tables = scan_window(spark, self.snapshot, self.as_of, condition)
+        tables = scan_window(spark, self.snapshot, self.schema(), self.as_of, condition)
         return self._counted(Read(names), (table.select(names) for table in tables))
 
     def _predicate(self, where: str | None) -> Predicate | None:
@@ -257,14 +257,13 @@ class _Plan:
         self.column_of, self.user_columns = spec.column, spec.columns
         self.schema = arrow_schema(spec.columns)
         order = (*spec.key, spec.expires, EXPIRES_SLOT) if asked.is_probe else ()
-        self.order = order
-        marks = (*order, spec.expires, EXPIRES_SLOT) if asked.with_marks else ()
+        marks = (*order, EXPIRES_SLOT) if asked.with_marks else ()
         self.shown = tuple(dict.fromkeys([*asked.columns, *marks]))
         self.merged = tuple(dict.fromkeys([*self.shown, *order]))  # of every file, whatever else was needed of it
 
     def columns(self, file: CellFile) -> list[str]:
         """Return the columns that have to be read of a file."""
-        needed = [*self.shown, *self.order, *predicates.names(self.asked.where)]
+        needed = [*self.merged, *predicates.names(self.asked.where)]
         if file.has_expired(self.clock):
             needed.append(EXPIRES_SLOT)
         if self.window.as_of is not None:
@@ -283,7 +282,7 @@ class _Plan:
         if file.has_expired(self.clock):
             masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
         if self.window.as_of is not None:
-            masks.append(is_after(table[self.expires], self.window.as_of))
+            masks.append(_is_after(table[self.expires], self.window.as_of))
         if self._after(file) is not None:
             masks.append(pc.greater(table[INSERTED_SLOT], self._after(file)))
         if self.asked.where is not None:
@@ -374,13 +373,11 @@ class _Plan:
 
 def portions(data: DataFile, groups: Iterable[int]) -> Iterator[tuple[list[int], int]]:
     """Cut row groups of a file into portions for one thread; with their compressed bytes."""
-    columns = data.footer.num_columns
     portion: list[int] = []
     size = 0
     for group in groups:
-        facts = data.footer.row_group(group)
         portion.append(group)
-        size += sum(facts.column(i).total_compressed_size for i in range(columns))
+        size += data.group_bytes(group)
         if size >= _SCAN_BYTES:
             yield portion, size
             portion, size = [], 0
@@ -457,7 +454,7 @@ def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
     return table.filter(packed)
 
 
-def is_after(times: pa.ChunkedArray, moment: int) -> Any:
+def _is_after(times: pa.ChunkedArray, moment: int) -> Any:
     """Return which times are after a moment."""
     value: Any = moment
     if not pa.types.is_integer(times.type):

@@ -35,26 +35,13 @@ Reader = Callable[[OpenTable, Callable[[], None]], Answer]
 
 def no_pin(table: OpenTable, gap: Callable[[], None]) -> Answer:
     """Keep the clock of the first look, and take the files of each cell from a new one."""
-    first = table.at_latest()
-    ids: list[int] = []
-    cells = _cells(first)
-    for number, cell in enumerate(cells):
-        if number == len(cells) // 2:
-            gap()
-        ids += _ids(_at(table.at_latest(), first.clock), cell)
-    return Answer(clock=first.clock, ids=ids)
+    clock = table.at_latest().clock
+    return _cell_by_cell(table, gap, lambda window: _at(window, clock))
 
 
 def pin_per_cell(table: OpenTable, gap: Callable[[], None]) -> Answer:
     """Read each cell as a window of its own."""
-    first = table.at_latest()
-    ids: list[int] = []
-    cells = _cells(first)
-    for number, cell in enumerate(cells):
-        if number == len(cells) // 2:
-            gap()
-        ids += _ids(table.at_latest(), cell)
-    return Answer(clock=first.clock, ids=ids)
+    return _cell_by_cell(table, gap, lambda window: window)
 
 
 def no_validation(table: OpenTable, gap: Callable[[], None]) -> Answer:
@@ -96,6 +83,18 @@ BROKEN: Mapping[Reader, Rule] = {
     expired_shown: Rule.ONE_WINDOW,
     lost_cell: Rule.ONE_WINDOW,
 }
+
+
+def _cell_by_cell(table: OpenTable, gap: Callable[[], None], seen_as: Callable[[Window], Window]) -> Answer:
+    """Look at the log for every cell, with a gap in the middle, and claim the clock of the first look."""
+    first = table.at_latest()
+    ids: list[int] = []
+    cells = _cells(first)
+    for number, cell in enumerate(cells):
+        if number == len(cells) // 2:
+            gap()
+        ids += _ids(seen_as(table.at_latest()), cell)
+    return Answer(clock=first.clock, ids=ids)
 
 
 def _cells(window: Window) -> list[Cell]:
