@@ -137,9 +137,9 @@ class SortedFile:
     def scan(self) -> Iterable[pa.RecordBatch]:
         return pq.ParquetFile(self.path).iter_batches(columns=COLUMNS)
 
-    def scan_at_once(self) -> Iterable[pa.Table]:
-        """Read everything into memory, which is faster than part after part."""
-        return [pq.read_table(self.path, columns=COLUMNS, partitioning=None)]
+    def scan_at_once(self, *, is_verified: bool = False) -> Iterable[pa.Table]:
+        """Read everything into memory, which is faster than part after part; the checksums of pages can be verified."""
+        return [pq.read_table(self.path, columns=COLUMNS, partitioning=None, page_checksum_verification=is_verified)]
 
 
 class Spark:

@@ -95,8 +95,9 @@ def _bars(rows: Rows) -> Iterator[tuple[str, str, float, str, float]]:
         scan = _middle(rows, "scan", keys=keys, reader="Ebb")
         plain = min(_middle(rows, "scan", keys=keys, reader=name) for name in (FILE, AT_ONCE))
         yield f"scan / {FILE}, {at}", f"{scan / plain:.2f}×", scan / plain, "≤", 1.2
-        peak = max(r["bytes"] for r in _of(rows, "memory", keys=keys)) / 1e6
-        yield f"peak memory of a scan in MB, {at}", f"{peak:.0f}", peak, "<", 300
+        for reader in dict.fromkeys(r["reader"] for r in _of(rows, "memory", keys=keys)):
+            peak = max(r["bytes"] for r in _of(rows, "memory", keys=keys, reader=reader)) / 1e6
+            yield f"peak memory of {reader} in MB, {at}", f"{peak:.0f}", peak, "<", 300
 
 
 def _verdict(value: float, sign: str, bar: float) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -53,6 +53,14 @@ def limited(parts: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.T
             return
 
 
+def _use_little_memory() -> None:
+    """Let Arrow use the allocator that gives back what one thread allocates and another frees: a scan does only that."""
+    import pyarrow as pa
+
+    with suppress(NotImplementedError):  # not everywhere; what comes with Arrow by default keeps 100 MB more
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
 def write_records(
     parts: Iterable[pa.Table],
     schema: pa.Schema,
@@ -65,6 +73,7 @@ def write_records(
     if form in (Format.arrow, Format.parquet) and output is None and sys.stdout.isatty():
         msg = f"format {form.value} is not for a terminal; pass --output FILE or redirect"
         raise UsageError(msg)
+    _use_little_memory()
     try:
         with _target(output) as sink:
             match form:

@@ -20,7 +20,7 @@ from sortedcontainers import SortedKeyList
 
 from index.keys import Interval
 
-__all__ = ["Block", "Directory", "Filter", "dump_blocks", "load_blocks", "stripes"]
+__all__ = ["Block", "Directory", "Filter", "dump_blocks", "load_blocks", "stop_order", "stripes"]
 
 _MAGIC = b"EBBKEYS1"
 _OPEN = 2**32 - 1  # the length of a stop that is open
@@ -56,12 +56,13 @@ class Block(NamedTuple):
 _End = tuple[bool, bytes]  # a stop in an order in which open comes last
 
 
-def _end(stop: bytes | None) -> _End:
+def stop_order(stop: bytes | None) -> _End:
+    """Return what brings stops in order."""
     return stop is None, stop or b""
 
 
 def _end_of(block: Block) -> _End:
-    return _end(block.stop)
+    return stop_order(block.stop)
 
 
 class Directory:
@@ -114,7 +115,7 @@ class Directory:
         return sorted(found, key=lambda block: (block.start, block.path, block.group))
 
     def _in_file(self, path: str, interval: Interval) -> Iterator[Block]:
-        following = self._files[path].irange_key(min_key=_end(interval.start), inclusive=(False, True))
+        following = self._files[path].irange_key(min_key=stop_order(interval.start), inclusive=(False, True))
         return itertools.takewhile(lambda block: interval.stop is None or block.start < interval.stop, following)
 
 
@@ -124,7 +125,7 @@ def _narrowed(blocks: Sequence[Block]) -> list[Block]:
     Of a block with very long texts a footer tells nothing, but it lies between those before and after it.
     """
     starts = itertools.accumulate((block.start for block in blocks), max)
-    stops = itertools.accumulate((block.stop for block in reversed(blocks)), lambda *two: min(two, key=_end))
+    stops = itertools.accumulate((block.stop for block in reversed(blocks)), lambda *two: min(two, key=stop_order))
     return [
         block._replace(start=start, stop=stop)
         for block, start, stop in zip(blocks, starts, reversed(list(stops)), strict=True)

@@ -115,6 +115,7 @@ class Finder:
         self._kinds = [field.type for field in arrow_schema(key)][: len(key)]
         self._directory = Directory()
         self._footers: dict[str, DataFile] = {}
+        self._filters: dict[str, dict[int, bytes]] = {}  # those asked so far, by file and offset
         self._lock = threading.Lock()
 
     def open(self, file: CellFile) -> DataFile:
@@ -144,6 +145,7 @@ class Finder:
                 for path in stale:
                     self._directory.discard(path)
                     self._footers.pop(path, None)
+                    self._filters.pop(path, None)
 
     def _take_in(self, files: Sequence[CellFile]) -> None:
         for file in files:
@@ -187,6 +189,12 @@ class Finder:
         return bool(asked)
 
     def _bits(self, path: str, where: Filter) -> bytes:
+        known = self._filters.setdefault(path, {})
+        if where.offset not in known:
+            known[where.offset] = self._read_bits(path, where)
+        return known[where.offset]
+
+    def _read_bits(self, path: str, where: Filter) -> bytes:
         found = read_bytes(self.table, path, where.offset, where.length)
         if zlib.crc32(found) != where.checksum:
             raise CorruptionError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
@@ -143,6 +144,12 @@ class Wanted:
     def starts(self) -> list[bytes]:
         """Return where the intervals start."""
         return [interval.start for interval in self.intervals]
+
+    def between(self, start: bytes, stop: bytes | None) -> Wanted:
+        """Return what of it can be met from a code up to another."""
+        first = max(0, bisect.bisect_right(self.starts, start) - 1)
+        last = len(self.starts) if stop is None else bisect.bisect_left(self.starts, stop)
+        return Wanted(self.intervals[first:last], self.keys[first:last])
 
 
 def wanted_keys(keys: Sequence[Key]) -> Wanted:

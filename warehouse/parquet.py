@@ -8,26 +8,25 @@ pages: a damaged one can give fewer records, or other numbers. A symbolic link o
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import os
 import re
 import struct
-import zlib
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from zlib_ng.zlib_ng import crc32  # the same as zlib's
 
 from index.cellfile import CellFile
 from index.errors import CorruptionError
+from index.footer import MAGIC, Chunk, ParquetColumn, chunk_facts, footer_of, parquet_columns
 
-__all__ = ["DataFile", "leaves", "read_bytes", "refuse_links", "room_for_sums", "seal_file"]
+__all__ = ["DataFile", "Part", "leaves", "read_bytes", "read_parts", "refuse_links", "room_for_sums", "seal_file"]
 
-_MAGIC = b"PAR1"
 _TAIL_BYTES = 128 * 1024  # most footers are shorter
 _NAMED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 _RESTORE = "restore it from a backup"
@@ -35,6 +34,7 @@ _SUMS = (
     b"ebb.checksums"  # in the footer: of each row group the CRC-32 of every column chunk, then of every Bloom filter
 )
 _DIGITS = 8  # of one of them
+_GAP_BYTES = 8 * 1024  # to read so many that are not wanted takes no longer than to begin again after them
 
 
 def leaves(kind: pa.DataType) -> int:
@@ -54,7 +54,7 @@ def seal_file(table: str, path: str) -> str:
         footer, size = _footer(file, path), os.fstat(file).st_size
         parsed = pq.read_metadata(pa.BufferReader(footer))
         parts = [part for group in range(parsed.num_row_groups) for part in _parts(parsed.row_group(group))]
-        sums = b"".join(b"%08x" % zlib.crc32(os.pread(file, length, offset)) for offset, length in parts)
+        sums = b"".join(b"%08x" % crc32(os.pread(file, length, offset)) for offset, length in parts)
         if parsed.metadata != room_for_sums(len(parts)):
             msg = f"{path} has no room for the checksums of its {len(parts)} parts"
             raise ValueError(msg)
@@ -105,7 +105,7 @@ def _footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
         found = f"{path} has {size:,} bytes, and the log says {size_bytes:,}"
         raise CorruptionError("a data file is damaged", found, _RESTORE)
     tail = os.pread(opened, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
-    length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 12 and tail[-4:] == _MAGIC else 0
+    length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 12 and tail[-4:] == MAGIC else 0
     if not 8 < length <= size - 4:
         raise CorruptionError("a data file is damaged", f"{path} does not end as a Parquet file", _RESTORE)
     return tail[-length:] if length <= len(tail) else os.pread(opened, length, size - length)
@@ -124,8 +124,11 @@ class DataFile:
     table: str
     path: str
     footer: pq.FileMetaData
-    leaves: Mapping[str, Sequence[int]]  # the leaves of its columns; those added to the table later are not among them
+    columns: Mapping[str, ParquetColumn]  # those added to the table later are not among them
     sums: bytes  # the checksums; none if another tool wrote the file
+    known: dict[tuple[int, int], Chunk] = field(
+        default_factory=dict, compare=False
+    )  # chunks asked for, by group and leaf
 
     @staticmethod
     def open(table: str, file: CellFile) -> DataFile:
@@ -138,16 +141,18 @@ class DataFile:
                 found = f"{file.path}: its footer is not the one written"
                 raise CorruptionError("a data file is damaged", found, _RESTORE)
             parsed = pq.read_metadata(pa.BufferReader(footer))
-        places: dict[str, list[int]] = {}
-        for leaf in range(parsed.num_columns):
-            places.setdefault(parsed.schema.column(leaf).path.split(".", 1)[0], []).append(leaf)
-        sums = bytes.fromhex((parsed.metadata or {}).get(_SUMS, b"").decode())
-        return DataFile(table, file.path, parsed, places, sums)
+        try:
+            columns = parquet_columns(footer)
+            sums = bytes.fromhex((parsed.metadata or {}).get(_SUMS, b"").decode())
+        except (ValueError, IndexError) as error:
+            found = f"{file.path}: its footer is not as Parquet wants it ({error})"
+            raise CorruptionError("a data file is damaged", found, _RESTORE) from error
+        return DataFile(table, file.path, parsed, columns, sums)
 
     @property
     def names(self) -> KeysView[str]:
         """Return its columns."""
-        return self.leaves.keys()
+        return self.columns.keys()
 
     @property
     def groups(self) -> int:
@@ -161,97 +166,118 @@ class DataFile:
 
     def leaf(self, name: str) -> int:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
-        return self.leaves[name][0]
+        return self.columns[name].leaves[0]
 
     def filter_sum(self, group: int, leaf: int) -> int | None:
         """Return the checksum of a column's Bloom filter in a row group; None if it is not known.  Requires a filter."""
         facts = self.footer.row_group(group)
         before = sum(bool(facts.column(i).bloom_filter_offset) for i in range(leaf))
-        return self._sums(group)[facts.num_columns + before] if self.sums else None
+        return self.group_sums(group)[facts.num_columns + before] if self.sums else None
 
-    def _sums(self, group: int) -> tuple[int, ...]:
-        """Return the checksums of a row group; all have as many."""
+    def group_sums(self, group: int) -> tuple[int, ...]:
+        """Return the checksums of a row group: of its column chunks, then of its filters."""
         count = len(self.sums) // 4 // self.groups
         return struct.unpack_from(f">{count}I", self.sums, 4 * count * group)
+
+    def chunk(self, group: int, leaf: int, head: bytes) -> Chunk:
+        """Return a column chunk; ``head`` as the file's columns tell it of the leaf.  Requires checksums."""
+        known = self.known.get((group, leaf))
+        if known is None:
+            column = self.footer.row_group(group).column(leaf)
+            start, size_bytes = _start(column), column.total_compressed_size
+            facts = chunk_facts(head, column.compression, column.num_values, column.total_uncompressed_size, size_bytes)
+            checksum = self.group_sums(group)[leaf]
+            known = Chunk(start, size_bytes, column.data_page_offset - start, checksum, facts)
+            self.known[group, leaf] = known
+        return known
 
     def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Read row groups with their checksums verified; columns that the file does not have are left out.
 
         Serial, because callers read many of them at once.
         """
-        wanted = [name for name in (self.names if columns is None else columns) if name in self.leaves]
-        with _told(self.path), _opened(self.table, self.path) as opened:
-            held = (
-                _Held(opened, self._chunks(groups, wanted), self.path)
-                if self.sums
-                else os.fdopen(opened, "rb", closefd=False)
-            )
-            with pq.ParquetFile(
-                held, metadata=self.footer, page_checksum_verification=not self.sums, pre_buffer=False
-            ) as file:
-                found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
+        wanted = [name for name in (self.names if columns is None else columns) if name in self.columns]
+        if self.sums:
+            return _read_chunks([(self, groups)], wanted)
+        with (
+            _told(self.path),
+            _opened(self.table, self.path) as opened,
+            os.fdopen(opened, "rb", closefd=False) as source,
+            pq.ParquetFile(source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False) as file,
+        ):
+            found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
         return found.replace_schema_metadata()  # Arrow puts there what the footer has
 
-    def _chunks(self, groups: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int, int]]:
-        """Return start, end and checksum of the column chunks to read, in the order in which they lie in the file."""
-        needed = [leaf for name in wanted for leaf in self.leaves[name]]
-        chunks = []
-        for group in groups:
-            facts, sums = self.footer.row_group(group), self._sums(group)
-            for leaf in needed:
-                column = facts.column(leaf)
-                start = _start(column)
-                chunks.append((start, start + column.total_compressed_size, sums[leaf]))
-        return sorted(chunks)
+
+Part = tuple[DataFile, Sequence[int]]  # row groups of a file
 
 
-class _Held:
-    """A file for Arrow of which some column chunks have been read, in few pieces, and found to be as they were written."""
+def read_parts(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[tuple[list[Part], pa.Table]]:
+    """Read row groups of many files, as many as possible at once; yield parts with their records, one after the other.
 
-    closed = False
-
-    def __init__(self, opened: int, chunks: Sequence[tuple[int, int, int]], path: str) -> None:
-        self._size = os.fstat(opened).st_size
-        self._at = 0
-        self._starts = [start for start, _, _ in chunks]
-        self._held: list[memoryview] = []
-        for piece in _pieces(chunks):
-            first, last = piece[0][0], piece[-1][1]
-            held = memoryview(os.pread(opened, last - first, first))
-            for start, end, checksum in piece:
-                self._held.append(held[start - first : end - first])
-                if zlib.crc32(self._held[-1]) != checksum:
-                    at = f"{path}: {end - start:,} bytes from {start:,} on are not those written"
-                    raise CorruptionError("a data file is damaged", at, _RESTORE)
-
-    def readable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset if whence == os.SEEK_SET else self._size + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, length: int) -> memoryview:
-        place = bisect.bisect_right(self._starts, self._at) - 1
-        start = self._at - self._starts[place]
-        found = self._held[place][start : start + length]
-        self._at += len(found)
-        return found
+    Verified and serial as :meth:`DataFile.read`.
+    """
+    alike: dict[Any, list[Part]] = {}
+    for file, groups in parts:
+        # Column chunks of files with the same columns can be read as if they were of one file.
+        kind = tuple(map(file.columns.get, columns)) if file.sums else file.path
+        alike.setdefault(kind, []).append((file, groups))
+    for same in alike.values():
+        first = same[0][0]
+        wanted = [name for name in columns if name in first.columns]
+        yield same, _read_chunks(same, wanted) if first.sums else first.read(same[0][1], wanted)
 
 
-def _pieces(chunks: Sequence[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
-    """Bring chunks together that follow each other in a file."""
-    piece: list[tuple[int, int, int]] = []
-    for chunk in chunks:
-        if piece and chunk[0] != piece[-1][1]:
-            yield piece
-            piece = []
-        piece.append(chunk)
-    if piece:
-        yield piece
+_Placed = tuple[int, Chunk]  # a column chunk and where it lies in memory
+
+
+def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
+    """Read row groups of files with the same columns, whose column chunks have checksums."""
+    columns = sorted((parts[0][0].columns[name] for name in wanted), key=lambda column: column.leaves)
+    leaves = [pair for column in columns for pair in zip(column.leaves, column.heads, strict=True)]
+    groups: list[tuple[int, list[_Placed]]] = []
+    reads: list[tuple[DataFile, list[list[_Placed]]]] = []
+    at = len(MAGIC)  # as in a file: nothing can be at 0
+    for file, numbers in parts:
+        pieces: list[list[_Placed]] = []
+        end = -_GAP_BYTES - 1
+        for number in numbers:
+            placed: list[_Placed] = []
+            for leaf, head in leaves:
+                chunk = file.chunk(number, leaf, head)
+                gap = chunk.start - end
+                if 0 <= gap <= _GAP_BYTES:
+                    at += gap
+                else:
+                    pieces.append([])
+                placed.append((at, chunk))
+                pieces[-1].append(placed[-1])
+                at, end = at + chunk.size_bytes, chunk.start + chunk.size_bytes
+            groups.append((file.footer.row_group(number).num_rows, placed))
+        reads.append((file, pieces))
+    held = pa.allocate_buffer(at)
+    for file, pieces in reads:
+        _fill(memoryview(held), file, pieces)
+    footer = pq.read_metadata(pa.BufferReader(footer_of(columns, groups)))
+    with (
+        _told(", ".join(file.path for file, _ in parts)),
+        pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source,
+    ):
+        return source.read_row_groups(range(len(groups)), use_threads=False).select(wanted)
+
+
+def _fill(room: memoryview, file: DataFile, pieces: Sequence[Sequence[_Placed]]) -> None:
+    """Read pieces of a file and check that the column chunks in them are those written."""
+    with _told(file.path), _opened(file.table, file.path) as opened:
+        for piece in pieces:
+            (start, first), (last_start, last) = piece[0], piece[-1]
+            left, offset = room[start : last_start + last.size_bytes], first.start
+            while left and (count := os.preadv(opened, [left], offset)):
+                left, offset = left[count:], offset + count
+            for at, chunk in piece:
+                if crc32(room[at : at + chunk.size_bytes]) != chunk.checksum or left:
+                    found = f"{file.path}: {chunk.size_bytes:,} bytes from {chunk.start:,} on are not those written"
+                    raise CorruptionError("a data file is damaged", found, _RESTORE)
 
 
 @contextmanager

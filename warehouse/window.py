@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,14 +25,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from index.cellfile import CellFile
-from index.directory import Block, stripes
+from index.directory import Block, stop_order, stripes
 from index.errors import InputError, UsageError
 from index.predicate import Extent, Predicate, may_match, parse_predicate
 from warehouse import where as predicates
 from warehouse.cells import conform, key_starts
 from warehouse.directory import Finder, has_plain_bytes
 from warehouse.keys import Codes, Wanted, key_value, key_values, wanted_keys, wanted_prefix, wanted_range
-from warehouse.parquet import DataFile
+from warehouse.parquet import DataFile, Part, read_parts
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, arrow_schema
 from warehouse.table import Snapshot
 
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Cost", "Read", "Window", "in_key_order", "in_parallel", "portions"]
 
-_FIRST_BYTES = 4 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
-_ALONE_BYTES = 8 * 1024 * 1024  # less than this is read without threads
+_FIRST_BYTES = 8 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
+_SHARE_BYTES = 8 * 1024 * 1024  # what one thread of a probe reads at a time
 _MOST_BYTES = 32 * 1024 * 1024
-_SCAN_BYTES = 2 * 1024 * 1024  # what one thread of a scan reads at a time
+_SCAN_BYTES = 4 * 1024 * 1024  # what one thread of a scan reads at a time
 _FEW = 8  # so many keys in a part are looked for one by one
 
 _Item = TypeVar("_Item")
@@ -261,40 +261,36 @@ class _Plan:
         self.shown = tuple(dict.fromkeys([*asked.columns, *marks]))
         self.merged = tuple(dict.fromkeys([*self.shown, *order]))  # of every file, whatever else was needed of it
 
-    def columns(self, file: CellFile) -> list[str]:
-        """Return the columns that have to be read of a file."""
+    def schema_of(self, files: Iterable[CellFile]) -> pa.Schema:
+        """Return the columns that have to be read of files."""
         needed = [*self.merged, *predicates.names(self.asked.where)]
-        if file.has_expired(self.clock):
-            needed.append(EXPIRES_SLOT)
+        for file in files:
+            if file.has_expired(self.clock):
+                needed.append(EXPIRES_SLOT)
+            if self._has_older(file):
+                needed.append(INSERTED_SLOT)
         if self.window.as_of is not None:
             needed.append(self.expires)
-        if self._after(file) is not None:
-            needed.append(INSERTED_SLOT)
-        return list(dict.fromkeys(needed))
+        return pa.schema([self.schema.field(name) for name in dict.fromkeys(needed)])
 
-    def _after(self, file: CellFile) -> int | None:
-        after = self.asked.after
-        return after if after is not None and file.min_ins <= after else None
+    def _has_older(self, file: CellFile) -> bool:
+        """Whether a file has records that were inserted before those asked for."""
+        return self.asked.after is not None and file.min_ins <= self.asked.after
 
-    def visible(self, table: pa.Table, file: CellFile) -> pa.Table:
-        """Leave out what has expired, what was there before, and what the predicate does not want."""
-        masks = []
-        if file.has_expired(self.clock):
+    def visible(self, table: pa.Table, files: Sequence[CellFile], mask: Any = None) -> pa.Table:
+        """Leave out what has expired, what was there before, what the predicate does not want, and what a mask does not."""
+        masks = [] if mask is None else [mask]
+        if any(file.has_expired(self.clock) for file in files):
             masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
         if self.window.as_of is not None:
             masks.append(_is_after(table[self.expires], self.window.as_of))
-        if self._after(file) is not None:
-            masks.append(pc.greater(table[INSERTED_SLOT], self._after(file)))
+        if any(self._has_older(file) for file in files):
+            masks.append(pc.greater(table[INSERTED_SLOT], self.asked.after))
         if self.asked.where is not None:
             masks.append(predicates.mask(table, self.asked.where, self.user_columns))
-        for mask in masks[1:]:
-            masks[0] = pc.and_kleene(masks[0], mask)
+        for other in masks[1:]:
+            masks[0] = pc.and_kleene(masks[0], other)
         return table.filter(masks[0]) if masks else table
-
-    def read(self, data: DataFile, file: CellFile, groups: Sequence[int]) -> pa.Table:
-        """Read row groups with all columns that are needed."""
-        names = self.columns(file)
-        return conform(data.read(groups, names), pa.schema([self.schema.field(name) for name in names]))
 
     def scan(self, files: Sequence[CellFile]) -> Iterator[pa.Table]:
         """Yield the records of files in no particular order."""
@@ -302,7 +298,8 @@ class _Plan:
 
         def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
             file, data, groups = task
-            return self.visible(self.read(data, file, groups), file).select(self.shown)
+            schema = self.schema_of([file])
+            return self.visible(conform(data.read(groups, schema.names), schema), [file]).select(self.shown)
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
@@ -357,18 +354,31 @@ class _Plan:
         cost.files_read += len({block.path for block in blocks})
         cost.bytes_read += sum(block.size_bytes for block in blocks)
 
-        def work(task: tuple[str, list[int]]) -> pa.Table:
-            file = by_path[task[0]]
-            found = self.read(finder.open(file), file, task[1])
-            return self.visible(_selected(found, self.key, wanted), file).select(self.merged)
-
         def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
-            # Threads cost more than they save where little is read.
-            is_small = sum(block.size_bytes for block in part) < _ALONE_BYTES
-            return map(work, _by_file(part)) if is_small else in_parallel(work, _by_file(part))
+            near = wanted.between(part[0].start, max((block.stop for block in part), key=stop_order))
+
+            def work(share: list[tuple[CellFile, list[int]]]) -> pa.Table:
+                return self._read_share(share, near)
+
+            shares = [[(by_path[path], groups) for path, groups in share] for share in _shares(part)]
+            return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
         for table in in_key_order(blocks, read_part, self.key, self.expires):
             yield table.select(self.shown)
+
+    def _read_share(self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted) -> pa.Table:
+        """Return the wanted records of row groups of some files."""
+        files = {file.path: file for file, _ in share}
+        schema = self.schema_of(files.values())
+        opened = [(self.window.finder.open(file), groups) for file, groups in share]
+        tables = []
+        for parts, found in read_parts(opened, schema.names):
+            table = conform(found, schema)
+            mask = _key_mask(table, self.key, wanted)
+            if mask is None:
+                table = pa.concat_tables([_selected(run, self.key, wanted) for run in _runs(table, parts)])
+            tables.append(self.visible(table, [files[data.path] for data, _ in parts], mask).select(self.merged))
+        return pa.concat_tables(tables)
 
 
 def portions(data: DataFile, groups: Iterable[int]) -> Iterator[tuple[list[int], int]]:
@@ -393,62 +403,84 @@ def in_key_order(
 ) -> Iterator[pa.Table]:
     """Merge blocks, which come in the order of their starts: yield tables that follow each other by key and expiration.
 
-    ``read`` returns sorted tables with the records of some blocks. Held at a time are the records of one stripe and
-    those of its blocks that reach into the next.
+    ``read`` returns tables with the records of some blocks. Held at a time are the records of one stripe and those of
+    its blocks that reach into the next.
     """
     order = [(name, "ascending") for name in (*key, expires)]
     kept: list[pa.Table] = []
     for part, bound in stripes(blocks, _FIRST_BYTES, _MOST_BYTES):
-        ready: list[pa.Table] = []
-        later: list[pa.Table] = []
-        for table in itertools.chain(kept, read(part)):
-            if bound is None:
-                ready.append(table)
-                continue
-            cut = bisect.bisect_left(Codes(table, key), bound)
-            ready.append(table.slice(0, cut))
-            later.append(table.slice(cut))
-        kept = [table for table in later if table.num_rows]
-        merged = pa.concat_tables(ready).combine_chunks()  # sorting many chunks costs several times more
-        if merged.num_rows:
-            yield merged.sort_by(order)
+        merged = pa.concat_tables([*kept, *read(part)]).combine_chunks()  # sorting many chunks costs several times more
+        merged = merged.sort_by(order)
+        cut = merged.num_rows if bound is None else bisect.bisect_left(Codes(merged, key), bound)
+        kept = [merged.slice(cut)]
+        if cut:
+            yield merged.slice(0, cut)
 
 
-def _by_file(blocks: Iterable[Block]) -> Iterator[tuple[str, list[int]]]:
-    """Yield each file with its row groups in the order of their keys."""
+def _shares(blocks: Iterable[Block]) -> list[list[tuple[str, list[int]]]]:
+    """Share blocks out, file by file, among as many threads as are worth it; the row groups of a file are in order."""
     groups: dict[str, list[int]] = {}
+    sizes: Counter[str] = Counter()
     for block in blocks:
         groups.setdefault(block.path, []).append(block.group)
+        sizes[block.path] += block.size_bytes
+    shares: list[list[tuple[str, list[int]]]] = [[]]
+    size = 0
     for path, found in groups.items():
-        yield path, sorted(found)
+        if size >= _SHARE_BYTES:
+            shares.append([])
+            size = 0
+        shares[-1].append((path, sorted(found)))
+        size += sizes[path]
+    return shares
+
+
+def _key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
+    """Return which records of a table are wanted, in whatever order they are; None if Arrow cannot tell."""
+    widths = {len(value) for value in wanted.keys}
+    if len(widths) != 1 or (len(wanted.keys) > 1 and widths != {1}):
+        return None
+    mask: Any = None
+    for name, values in zip(key, zip(*wanted.keys, strict=True), strict=False):
+        column = table[name]
+        if not has_plain_bytes(column.type):
+            return None
+        found = pc.is_in(column, value_set=pa.array(values, column.type))
+        mask = found if mask is None else pc.and_(mask, found)
+    return mask
+
+
+def _runs(table: pa.Table, parts: Iterable[Part]) -> Iterator[pa.Table]:
+    """Yield the records of each part, which are sorted."""
+    start = 0
+    for data, groups in parts:
+        records = sum(data.footer.row_group(group).num_rows for group in groups)
+        yield table.slice(start, records)
+        start += records
 
 
 def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
     """Return the wanted records of a sorted table."""
+    if not table.num_rows:
+        return table
     codes = Codes(table, key)
-    starts = wanted.starts
-    first = max(0, bisect.bisect_right(starts, codes[0]) - 1)
-    last = bisect.bisect_right(starts, codes[len(codes) - 1])
-    met = wanted.intervals[first:last]
+    met = wanted.between(codes[0], codes[len(codes) - 1] + b"\x00").intervals
     if len(met) == 1 and met[0].holds(codes[0]) and met[0].holds(codes[len(codes) - 1]):
         return table
     if len(met) <= _FEW:
-        slices = []
+        slices = [table.slice(0, 0)]
         for interval in met:
             low = bisect.bisect_left(codes, interval.start)
             high = len(codes) if interval.stop is None else bisect.bisect_left(codes, interval.stop, lo=low)
             slices.append(table.slice(low, high - low))
-        return pa.concat_tables(slices) if slices else table.slice(0, 0)
-    column = table[key[0]]
-    if len(key) == 1 and wanted.keys and has_plain_bytes(column.type):
-        options = pa.array([value for (value,) in wanted.keys[first:last]], column.type)
-        return table.filter(pc.is_in(column, value_set=options))
+        return pa.concat_tables(slices)
     # Many keys of several parts: one pass over those that are there.
+    starts = [interval.start for interval in met]
     edges = [*key_starts(table, key), table.num_rows]
     mask = bytearray(table.num_rows)
     for low, high in itertools.pairwise(edges):
         found = codes[low]
-        if wanted.intervals[max(0, bisect.bisect_right(starts, found) - 1)].holds(found):
+        if met[max(0, bisect.bisect_right(starts, found) - 1)].holds(found):
             mask[low:high] = b"\x01" * (high - low)
     packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
     return table.filter(packed)
