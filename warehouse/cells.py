@@ -35,7 +35,7 @@ from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
 __all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_folder", "split_cells"]
 
 GROUP_BYTES = 512 * 1024  # a row group ends at the last key boundary before so many bytes
-LEAST_GROUP_BYTES = 128 * 1024  # or before so many, if the file is small; a run of so many has row groups of its own
+LEAST_GROUP_BYTES = 64 * 1024  # or before so many, if the file is small; a run of so many has row groups of its own
 GROUPS_PER_FILE = 64  # a file has about so many row groups, between these sizes
 RUNS_PER_GROUP = 2  # of long keys: so many runs that have LEAST_GROUP_BYTES together fill a row group
 KEY_GROUP_BYTES = 1024 * 1024  # the run of one key is cut into row groups of so many bytes
