@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -125,7 +126,8 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def _rows(parts: Iterable[pa.Table]) -> Iterator[list[Any]]:
+def _rows(parts: Iterable[pa.Table], shown: Callable[[Any], Any] = plain) -> Iterator[tuple[Any, ...]]:
+    """Yield the records, each value as it is shown."""
     for part in parts:
         for batch in part.to_batches(max_chunksize=5000):
             try:
@@ -133,8 +135,7 @@ def _rows(parts: Iterable[pa.Table]) -> Iterator[list[Any]]:
             except (OverflowError, ValueError) as error:
                 msg = f"a value cannot be written ({error}); cast it to text in the query, or use --format parquet"
                 raise UsageError(msg) from error
-            for row in zip(*columns, strict=True):
-                yield [plain(value) for value in row]
+            yield from zip(*([shown(value) for value in column] for column in columns), strict=True)
 
 
 def _text(value: Any) -> str:
@@ -193,11 +194,16 @@ def _jsonl(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int
     if len(set(schema.names)) < len(schema.names):
         msg = f"two columns have one name in {', '.join(schema.names)}; rename one, for example with AS"
         raise UsageError(msg)
+    heads = [f"{', ' if place else '{'}{render.json_text(name)}: " for place, name in enumerate(schema.names)]
     count = 0
-    for row in _rows(parts):
-        sink.write((render.json_text(dict(zip(schema.names, row, strict=True))) + "\n").encode())
+    for row in _rows(parts, _json_value):
+        sink.write(("".join(itertools.chain(*zip(heads, row, strict=True))) + "}\n").encode())
         count += 1
     return count
+
+
+def _json_value(value: Any) -> str:
+    return str(value) if type(value) is int else render.json_text(plain(value))
 
 
 def _binary(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], form: Format) -> int:

@@ -137,17 +137,20 @@ def _last_before(starts: Sequence[bytes], stop: bytes | None) -> int:
     return (len(starts) if stop is None else bisect.bisect_left(starts, stop)) - 1
 
 
-def stripes(blocks: Sequence[Block], first_bytes: int, most_bytes: int) -> Iterator[tuple[list[Block], bytes | None]]:
+def stripes(
+    blocks: Sequence[Block], first_bytes: int, most_bytes: int, least_bytes: int = 0
+) -> Iterator[tuple[list[Block], bytes | None]]:
     """Cut blocks in the order of their starts into parts to be read one after the other.
 
     Yields blocks to read and the code up to which, not included, all records have then been read; None at the end.
-    The first part is small, so that somebody who wants little need not wait; each is twice the one before.
+    The first part is small, so that somebody who wants little need not wait; each is twice the one before. A block
+    counts for ``least_bytes`` at least.
     """
     part: list[Block] = []
     budget, size = first_bytes, 0
     for block, following in itertools.zip_longest(blocks, blocks[1:]):
         part.append(block)
-        size += block.size_bytes
+        size += max(block.size_bytes, least_bytes)
         if following is None:
             yield part, None
         elif size >= budget and following.start > part[0].start:

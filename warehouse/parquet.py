@@ -126,9 +126,8 @@ class DataFile:
     footer: pq.FileMetaData
     columns: Mapping[str, ParquetColumn]  # those added to the table later are not among them
     sums: bytes  # the checksums; none if another tool wrote the file
-    known: dict[tuple[int, int], Chunk] = field(
-        default_factory=dict, compare=False
-    )  # chunks asked for, by group and leaf
+    # The chunks that were asked for, by group and leaf.
+    known: dict[tuple[int, int], Chunk] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def open(table: str, file: CellFile) -> DataFile:
@@ -258,12 +257,10 @@ def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
     held = pa.allocate_buffer(at)
     for file, pieces in reads:
         _fill(memoryview(held), file, pieces)
-    footer = pq.read_metadata(pa.BufferReader(footer_of(columns, groups)))
-    with (
-        _told(", ".join(file.path for file, _ in parts)),
-        pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source,
-    ):
-        return source.read_row_groups(range(len(groups)), use_threads=False).select(wanted)
+    with _told(" or ".join(file.path for file, _ in parts)):  # none is damaged; Arrow may not like what is in one
+        footer = pq.read_metadata(pa.BufferReader(footer_of(columns, groups)))
+        with pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source:
+            return source.read_row_groups(range(len(groups)), use_threads=False).select(wanted)
 
 
 def _fill(room: memoryview, file: DataFile, pieces: Sequence[Sequence[_Placed]]) -> None:

@@ -46,6 +46,7 @@ _FIRST_BYTES = 8 * 1024 * 1024  # what a probe reads at first; then twice as muc
 _SHARE_BYTES = 8 * 1024 * 1024  # what one thread of a probe reads at a time
 _MOST_BYTES = 32 * 1024 * 1024
 _SCAN_BYTES = 4 * 1024 * 1024  # what one thread of a scan reads at a time
+_LEAST_BYTES = 64 * 1024  # what a row group counts for at least: a small one may be large when it is unpacked
 _FEW = 8  # so many keys in a part are looked for one by one
 
 _Item = TypeVar("_Item")
@@ -384,13 +385,15 @@ class _Plan:
 def portions(data: DataFile, groups: Iterable[int]) -> Iterator[tuple[list[int], int]]:
     """Cut row groups of a file into portions for one thread; with their compressed bytes."""
     portion: list[int] = []
-    size = 0
+    size = weighed = 0
     for group in groups:
         portion.append(group)
-        size += data.group_bytes(group)
-        if size >= _SCAN_BYTES:
+        group_bytes = data.group_bytes(group)
+        size += group_bytes
+        weighed += max(group_bytes, _LEAST_BYTES)
+        if weighed >= _SCAN_BYTES:
             yield portion, size
-            portion, size = [], 0
+            portion, size, weighed = [], 0, 0
     if portion:
         yield portion, size
 
@@ -408,7 +411,7 @@ def in_key_order(
     """
     order = [(name, "ascending") for name in (*key, expires)]
     kept: list[pa.Table] = []
-    for part, bound in stripes(blocks, _FIRST_BYTES, _MOST_BYTES):
+    for part, bound in stripes(blocks, _FIRST_BYTES, _MOST_BYTES, _LEAST_BYTES):
         merged = pa.concat_tables([*kept, *read(part)]).combine_chunks()  # sorting many chunks costs several times more
         merged = merged.sort_by(order)
         cut = merged.num_rows if bound is None else bisect.bisect_left(Codes(merged, key), bound)
@@ -423,7 +426,7 @@ def _shares(blocks: Iterable[Block]) -> list[list[tuple[str, list[int]]]]:
     sizes: Counter[str] = Counter()
     for block in blocks:
         groups.setdefault(block.path, []).append(block.group)
-        sizes[block.path] += block.size_bytes
+        sizes[block.path] += max(block.size_bytes, _LEAST_BYTES)
     shares: list[list[tuple[str, list[int]]]] = [[]]
     size = 0
     for path, found in groups.items():

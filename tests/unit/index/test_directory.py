@@ -269,6 +269,12 @@ def test_stripes_are_cut_where_they_are_large_enough_and_a_later_key_follows(
     assert cut == expected
 
 
+def test_small_blocks_count_for_the_least_in_a_stripe() -> None:
+    blocks = sized(("a", 1), ("b", 0), ("c", 9), ("d", 1))
+    cut = [[b.group for b in part] for part, _ in stripes(blocks, 8, 8, least_bytes=4)]
+    assert cut == [[0, 1], [2], [3]]
+
+
 NAME, PATH = "part-7.parquet", "u7-ab/0/_g=1/_e=2/part-7.parquet"
 PLAIN = (
     Block(PATH, 0, b"", code(("a",)), 1, 1),
