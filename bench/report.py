@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import RESULTS, median
-from bench.report_reads import reads_text
+from bench.report_reads import reads_in_short, reads_text
 
 __all__ = ["main"]
 
@@ -139,7 +139,8 @@ def main() -> None:
     present = readme.read_text(encoding="utf-8")
     before, rest = present.split("<!-- results:start -->")
     after = rest.split("<!-- results:end -->")[1]
-    made = f"{before}<!-- results:start -->\n{text.strip()}\n<!-- results:end -->{after}"
+    shown = text + "\n" + report("reads", reads_in_short)
+    made = f"{before}<!-- results:start -->\n{shown.strip()}\n<!-- results:end -->{after}"
     if made != present:
         readme.write_text(made, encoding="utf-8")
 

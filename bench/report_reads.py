@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.measure import median
 
-__all__ = ["reads_text"]
+__all__ = ["reads_in_short", "reads_text"]
 
 Rows = list[dict[str, Any]]
 FILE, AT_ONCE = "one sorted file", "one sorted file, at once"
@@ -105,22 +105,41 @@ def _verdict(value: float, sign: str, bar: float) -> str:
     return "reached" if reached else f"missed by {max(value / bar, bar / value):.2f}×"
 
 
+def _by_keys(rows: Rows) -> dict[str, dict[str, Any]]:
+    return {f"{keys:,} keys": {"keys": keys} for keys in _all_keys(rows)}
+
+
+def _probes(rows: Rows) -> list[str]:
+    return _by_reader(rows, "probe", _by_keys(rows), _milliseconds, "Warm probe of one key:")
+
+
+def _scans(rows: Rows) -> list[str]:
+    return _by_reader(rows, "scan", _by_keys(rows), _seconds, "Scan of all columns:")
+
+
+def _verdicts(rows: Rows) -> list[str]:
+    bars = [[name, told, f"{sign} {bar:g}", _verdict(value, sign, bar)] for name, told, value, sign, bar in _bars(rows)]
+    return [*_table(["measurement", "result", "bar", ""], bars), ""]
+
+
+def reads_in_short(rows: Rows) -> list[str]:
+    """Return what somebody wants to know first of one run."""
+    return [*_probes(rows), *_scans(rows), *_verdicts(rows)]
+
+
 def reads_text(rows: Rows) -> list[str]:
     """Return all tables of one run."""
-    by_keys: dict[str, dict[str, Any]] = {f"{keys:,} keys": {"keys": keys} for keys in _all_keys(rows)}
     asked = dict.fromkeys((r["keys"], r["asked"]) for r in _of(rows, "list"))
     by_list: dict[str, dict[str, Any]] = {f"{n:,} of {keys:,} keys": {"keys": keys, "asked": n} for keys, n in asked}
     sizes = ", ".join(f"{r['records']:,} with {r['keys']:,} keys" for r in _of(rows, "table"))
-    bars = [[name, told, f"{sign} {bar:g}", _verdict(value, sign, bar)] for name, told, value, sign, bar in _bars(rows)]
     return [
         f"Live records of 1000 bytes: {sizes}.",
         "",
-        *_by_reader(rows, "probe", by_keys, _milliseconds, "Warm probe of one key:"),
+        *_probes(rows),
         *_costs(rows),
         *_by_reader(rows, "list", by_list, _seconds, "Probe of many keys at once:"),
-        *_by_reader(rows, "scan", by_keys, _seconds, "Scan of all columns:"),
-        *_by_reader(rows, "sql", by_keys, _milliseconds, "`SELECT count(*), sum(k), max(exp) FROM t`:"),
+        *_scans(rows),
+        *_by_reader(rows, "sql", _by_keys(rows), _milliseconds, "`SELECT count(*), sum(k), max(exp) FROM t`:"),
         *_shell(rows),
-        *_table(["measurement", "result", "bar", ""], bars),
-        "",
+        *_verdicts(rows),
     ]
