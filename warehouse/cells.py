@@ -35,7 +35,7 @@ from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
 __all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_folder", "split_cells"]
 
 GROUP_BYTES = 512 * 1024  # a row group ends at the last key boundary before so many bytes
-LEAST_GROUP_BYTES = 64 * 1024  # or before so many, if the file is small; a run of so many has row groups of its own
+LEAST_GROUP_BYTES = 128 * 1024  # or before so many, if the file is small; a run of so many has row groups of its own
 GROUPS_PER_FILE = 64  # a file has about so many row groups, between these sizes
 RUNS_PER_GROUP = 2  # of long keys: so many runs that have LEAST_GROUP_BYTES together fill a row group
 KEY_GROUP_BYTES = 1024 * 1024  # the run of one key is cut into row groups of so many bytes
@@ -92,8 +92,7 @@ class RunWriter:
         self._writer: pq.ParquetWriter | None = None
         self._path = ""
         self._file_bytes = 0
-        self._min_max: dict[str, tuple[int, int]] = {}
-        self._records = 0
+        self._slots: list[pa.Table] = []  # of the records in the file
         self._ends: list[Interval] = []  # of the codes of each row group
         self._sums = 0  # how many checksums a row group has
 
@@ -116,7 +115,7 @@ class RunWriter:
         if not self._waiting:
             return
         table = pa.concat_tables(self._waiting).combine_chunks()
-        cuts = _group_cuts(table, self.layout.key, self._group_bytes(table.nbytes, is_whole=last and not self._records))
+        cuts = _group_cuts(table, self.layout.key, self._group_bytes(table.nbytes, is_whole=last and not self._slots))
         if not last and len(cuts) > 2:
             cuts.pop()
         for start, end in itertools.pairwise(cuts):
@@ -137,15 +136,9 @@ class RunWriter:
         assert self._writer is not None  # noqa: S101 - opened above
         self._writer.write_table(group, row_group_size=group.num_rows)
         self._file_bytes += group.nbytes
-        self._records += group.num_rows
+        self._slots.append(group.select([INSERTED_SLOT, EXPIRES_SLOT]))
         codes = Codes(group, self.layout.key)
         self._ends.append(Interval(codes[0], codes[group.num_rows - 1] + b"\x00"))
-        for name in (INSERTED_SLOT, EXPIRES_SLOT):
-            ends = pc.min_max(group[name]).as_py()
-            low, high = self._min_max.get(name, (ends["min"], ends["max"]))
-            self._min_max[name] = (min(low, ends["min"]), max(high, ends["max"]))
-        for item in pc.value_counts(group[EXPIRES_SLOT]).to_pylist():
-            self.written.expirations[item["values"]] += item["counts"]
 
     def _open_file(self, sample: pa.Table) -> None:
         folder = f"{self.layout.folder}/_g={self.cell.group}/_e={self.cell.cohort}"
@@ -167,7 +160,7 @@ class RunWriter:
             store_schema=False,
             coerce_timestamps="us",
         )
-        self._file_bytes, self._records, self._min_max, self._ends = 0, 0, {}, []
+        self._file_bytes, self._slots, self._ends = 0, [], []
 
     def _close_file(self) -> None:
         if self._writer is None:
@@ -179,16 +172,19 @@ class RunWriter:
         hashed = seal_file(self.layout.table, written)
         self._path = f"{written.removesuffix('.parquet')}-{hashed}.parquet"
         os.rename(f"{self.layout.table}/{written}", f"{self.layout.table}/{self._path}")
-        (min_ins, max_ins), (min_exp, max_exp) = self._min_max[INSERTED_SLOT], self._min_max[EXPIRES_SLOT]
+        slots = pa.concat_tables(self._slots)
+        inserted, expires = (pc.min_max(slots[name]).as_py() for name in (INSERTED_SLOT, EXPIRES_SLOT))
+        for item in pc.value_counts(slots[EXPIRES_SLOT]).to_pylist():
+            self.written.expirations[item["values"]] += item["counts"]
         file = CellFile(
             path=self._path,
             cell=self.cell,
             size_bytes=os.path.getsize(f"{self.layout.table}/{self._path}"),
-            records=self._records,
-            min_ins=min_ins,
-            max_ins=max_ins,
-            min_exp=min_exp,
-            max_exp=max_exp,
+            records=slots.num_rows,
+            min_ins=inserted["min"],
+            max_ins=inserted["max"],
+            min_exp=expires["min"],
+            max_exp=expires["max"],
         )
         blocks = blocks_of(DataFile.open(self.layout.table, file), self.layout.key, self._ends)
         write_side_file(self.layout.table, file.path, blocks)
