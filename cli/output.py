@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 import sys
@@ -58,8 +57,9 @@ def _use_little_memory() -> None:
     """Let Arrow use the allocator that gives back what one thread allocates and another frees: a scan does only that."""
     import pyarrow as pa
 
-    with suppress(NotImplementedError):  # not everywhere; what comes with Arrow by default keeps 100 MB more
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        with suppress(NotImplementedError):  # not everywhere; what comes with Arrow by default keeps 100 MB more
+            pa.set_memory_pool(pa.jemalloc_memory_pool())
 
 
 def write_records(
@@ -126,16 +126,22 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def _rows(parts: Iterable[pa.Table], shown: Callable[[Any], Any] = plain) -> Iterator[tuple[Any, ...]]:
-    """Yield the records, each value as it is shown."""
+def _plain_column(column: pa.Array) -> list[Any]:
+    return [plain(value) for value in column.to_pylist()]
+
+
+def _rows(
+    parts: Iterable[pa.Table], shown: Callable[[pa.Array], list[Any]] = _plain_column
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the records with their values as they are shown."""
     for part in parts:
         for batch in part.to_batches(max_chunksize=5000):
             try:
-                columns = [column.to_pylist() for column in batch.columns]
+                columns = [shown(column) for column in batch.columns]
             except (OverflowError, ValueError) as error:
                 msg = f"a value cannot be written ({error}); cast it to text in the query, or use --format parquet"
                 raise UsageError(msg) from error
-            yield from zip(*([shown(value) for value in column] for column in columns), strict=True)
+            yield from zip(*columns, strict=True)
 
 
 def _text(value: Any) -> str:
@@ -194,16 +200,25 @@ def _jsonl(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int
     if len(set(schema.names)) < len(schema.names):
         msg = f"two columns have one name in {', '.join(schema.names)}; rename one, for example with AS"
         raise UsageError(msg)
-    heads = [f"{', ' if place else '{'}{render.json_text(name)}: " for place, name in enumerate(schema.names)]
+    names = (render.json_text(name).replace("%", "%%") for name in schema.names)
+    line = "{" + ", ".join(f"{name}: %s" for name in names) + "}\n"
     count = 0
-    for row in _rows(parts, _json_value):
-        sink.write(("".join(itertools.chain(*zip(heads, row, strict=True))) + "}\n").encode())
+    for row in _rows(parts, _json_column):
+        sink.write((line % row).encode())
         count += 1
     return count
 
 
-def _json_value(value: Any) -> str:
-    return str(value) if type(value) is int else render.json_text(plain(value))
+def _json_column(column: pa.Array) -> list[str]:
+    """Return values as JSON shows them."""
+    return [_JSON_OF.get(type(value), _json_of_any)(value) for value in column.to_pylist()]
+
+
+def _json_of_any(value: Any) -> str:
+    return render.json_text(plain(value))
+
+
+_JSON_OF: dict[type, Callable[[Any], str]] = {int: str, str: render.json_string}  # most values are one of these
 
 
 def _binary(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], form: Format) -> int:

@@ -13,7 +13,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["bytes_text", "error", "json_object", "json_text", "lines", "note", "progress", "table_text", "visible"]
+__all__ = [
+    "bytes_text",
+    "error",
+    "json_object",
+    "json_string",
+    "json_text",
+    "lines",
+    "note",
+    "progress",
+    "table_text",
+    "visible",
+]
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -40,7 +51,15 @@ def json_object(value: Any) -> None:
 
 def json_text(value: Any) -> str:
     """Return a value as one line of JSON in which control characters are escaped; what JSON has no number for is text."""
-    text = _JSON.encode(_finite(value))
+    return _escaped(_JSON.encode(_finite(value)))
+
+
+def json_string(text: str) -> str:
+    """Return what :func:`json_text` returns for a text, in half the time."""
+    return _escaped(json.encoder.encode_basestring(text))
+
+
+def _escaped(text: str) -> str:
     # To ask first takes a fraction of the time of a search. Of ASCII, JSON itself leaves only DEL.
     is_clean = "\x7f" not in text if text.isascii() else text.isprintable()
     return text if is_clean else _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -13,16 +13,16 @@ import struct
 import threading
 import uuid
 import zlib
+from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from index.bloom import may_hold, xxh64
 from index.cellfile import CellFile
 from index.directory import Block, Directory, Filter, dump_blocks, load_blocks
-from index.errors import CorruptionError
 from index.keys import Interval, code, successor
 from warehouse.keys import Key, Wanted
 from warehouse.parquet import DataFile, read_bytes, refuse_links
@@ -34,7 +34,11 @@ __all__ = ["Finder", "blocks_of", "has_plain_bytes", "write_side_file"]
 _BLOOM_BLOCK = 32  # a filter is a header and blocks of so many bytes
 _NO_FILTER = Filter(0, 0, 0)
 _FILTERED_KEYS = 64  # for more keys than this, filters cost more than they save
-_STALE_FILES = 64  # what is known of files that are no longer live is forgotten once there are so many
+_STALE_FILES = 64  # the blocks of files that are no longer live are forgotten once there are so many
+_FOOTER_CHUNKS = 200_000  # footers are kept up to so many column chunks in them, each about a kilobyte
+_FILTER_BYTES = 64 * 1024 * 1024  # Bloom filters that were asked are kept up to so many bytes
+
+_Value = TypeVar("_Value")
 
 
 def write_side_file(table: str, path: str, blocks: Sequence[Block]) -> None:
@@ -114,15 +118,16 @@ class Finder:
         self._names = [column.name for column in key]
         self._kinds = [field.type for field in arrow_schema(key)][: len(key)]
         self._directory = Directory()
-        self._footers: dict[str, DataFile] = {}
-        self._filters: dict[str, dict[int, bytes]] = {}  # those asked so far, by file and offset
+        self._footers: _Recent[DataFile] = _Recent(_FOOTER_CHUNKS)
+        self._filters: _Recent[bytes] = _Recent(_FILTER_BYTES)
         self._lock = threading.Lock()
 
     def open(self, file: CellFile) -> DataFile:
-        """Return a data file with its footer, read at most once."""
+        """Return a data file with its footer, which is kept."""
         known = self._footers.get(file.path)
         if known is None:
-            known = self._footers[file.path] = DataFile.open(self.table, file)
+            known = DataFile.open(self.table, file)
+            self._footers.put(file.path, known, known.groups * len(known.names))
         return known
 
     def find(self, files: Sequence[CellFile], wanted: Wanted) -> list[Block]:
@@ -138,14 +143,12 @@ class Finder:
             return sum(len(self._directory.blocks(file.path)) for file in files)
 
     def keep(self, files: Sequence[CellFile]) -> None:
-        """Forget what is known of other files than these, once there are many."""
+        """Forget the blocks of other files than these, once there are many."""
         with self._lock:
-            stale = {*self._directory.paths(), *list(self._footers)} - {file.path for file in files}
+            stale = set(self._directory.paths()) - {file.path for file in files}
             if len(stale) > _STALE_FILES:
                 for path in stale:
                     self._directory.discard(path)
-                    self._footers.pop(path, None)
-                    self._filters.pop(path, None)
 
     def _take_in(self, files: Sequence[CellFile]) -> None:
         for file in files:
@@ -189,15 +192,37 @@ class Finder:
         return bool(asked)
 
     def _bits(self, path: str, where: Filter) -> bytes:
-        known = self._filters.setdefault(path, {})
-        if where.offset not in known:
-            known[where.offset] = self._read_bits(path, where)
-        return known[where.offset]
+        known = self._filters.get((path, where.offset))
+        if known is None:
+            found = read_bytes(self.table, path, where.offset, where.length, where.checksum)
+            known = found[-(len(found) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
+            self._filters.put((path, where.offset), known, len(known))
+        return known
 
-    def _read_bits(self, path: str, where: Filter) -> bytes:
-        found = read_bytes(self.table, path, where.offset, where.length)
-        if zlib.crc32(found) != where.checksum:
-            raise CorruptionError(
-                "a data file is damaged", f"{path}: a filter in it is not the one written", "restore it from a backup"
-            )
-        return found[-(len(found) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
+
+class _Recent(Generic[_Value]):
+    """What was used last, up to a limit.  For several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._total = limit, 0
+        self._found: OrderedDict[Any, tuple[_Value, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: Any) -> _Value | None:
+        """Return what is known under a key."""
+        with self._lock:
+            if key not in self._found:
+                return None
+            self._found.move_to_end(key)
+            return self._found[key][0]
+
+    def put(self, key: Any, value: _Value, weight: int) -> None:
+        """Keep a value, and forget those that have not been used for longest."""
+        with self._lock:
+            self._total += weight - self._found.pop(key, (value, 0))[1]
+            self._found[key] = value, weight
+            while self._total > self._limit and len(self._found) > 1:
+                self._total -= self._found.popitem(last=False)[1][1]

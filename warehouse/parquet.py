@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from zlib_ng.zlib_ng import crc32  # the same as zlib's
 
 from index.cellfile import CellFile
-from index.errors import CorruptionError
+from index.errors import CorruptionError, EngineError
 from index.footer import MAGIC, Chunk, ParquetColumn, chunk_facts, footer_of, parquet_columns
 
 __all__ = ["DataFile", "Part", "leaves", "read_bytes", "read_parts", "refuse_links", "room_for_sums", "seal_file"]
@@ -111,10 +111,18 @@ def _footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
     return tail[-length:] if length <= len(tail) else os.pread(opened, length, size - length)
 
 
-def read_bytes(table: str, path: str, offset: int, length: int) -> bytes:
-    """Return some bytes of a data file.  Requires: no link leads to it."""
+def read_bytes(table: str, path: str, offset: int, length: int, checksum: int | None = None) -> bytes:
+    """Return some bytes of a data file, with this checksum if one is given.  Requires: no link leads to it."""
     with _told(path), _opened(table, path) as opened:
-        return os.pread(opened, length, offset)
+        found = os.pread(opened, length, offset)
+    if checksum is not None and crc32(found) != checksum:
+        raise _not_written(path, offset, length)
+    return found
+
+
+def _not_written(path: str, offset: int, length: int) -> CorruptionError:
+    found = f"{path}: {length:,} bytes from {offset:,} on are not those written"
+    return CorruptionError("a data file is damaged", found, _RESTORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +150,10 @@ class DataFile:
             parsed = pq.read_metadata(pa.BufferReader(footer))
         try:
             columns = parquet_columns(footer)
-            sums = bytes.fromhex((parsed.metadata or {}).get(_SUMS, b"").decode())
+            # In a file that another tool has copied they are those of the original.
+            sums = bytes.fromhex((parsed.metadata or {}).get(_SUMS, b"").decode()) if named else b""
         except (ValueError, IndexError) as error:
-            found = f"{file.path}: its footer is not as Parquet wants it ({error})"
+            found = f"{file.path}: its footer cannot be understood ({error})"
             raise CorruptionError("a data file is damaged", found, _RESTORE) from error
         return DataFile(table, file.path, parsed, columns, sums)
 
@@ -171,9 +180,9 @@ class DataFile:
         """Return the checksum of a column's Bloom filter in a row group; None if it is not known.  Requires a filter."""
         facts = self.footer.row_group(group)
         before = sum(bool(facts.column(i).bloom_filter_offset) for i in range(leaf))
-        return self.group_sums(group)[facts.num_columns + before] if self.sums else None
+        return self._sums(group)[facts.num_columns + before] if self.sums else None
 
-    def group_sums(self, group: int) -> tuple[int, ...]:
+    def _sums(self, group: int) -> tuple[int, ...]:
         """Return the checksums of a row group: of its column chunks, then of its filters."""
         count = len(self.sums) // 4 // self.groups
         return struct.unpack_from(f">{count}I", self.sums, 4 * count * group)
@@ -185,7 +194,7 @@ class DataFile:
             column = self.footer.row_group(group).column(leaf)
             start, size_bytes = _start(column), column.total_compressed_size
             facts = chunk_facts(head, column.compression, column.num_values, column.total_uncompressed_size, size_bytes)
-            checksum = self.group_sums(group)[leaf]
+            checksum = self._sums(group)[leaf]
             known = Chunk(start, size_bytes, column.data_page_offset - start, checksum, facts)
             self.known[group, leaf] = known
         return known
@@ -219,7 +228,7 @@ def read_parts(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[tuple[
     alike: dict[Any, list[Part]] = {}
     for file, groups in parts:
         # Column chunks of files with the same columns can be read as if they were of one file.
-        kind = tuple(map(file.columns.get, columns)) if file.sums else file.path
+        kind = tuple(map(file.columns.get, columns)) if file.sums else (file.path, *groups)
         alike.setdefault(kind, []).append((file, groups))
     for same in alike.values():
         first = same[0][0]
@@ -233,7 +242,7 @@ _Placed = tuple[int, Chunk]  # a column chunk and where it lies in memory
 def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
     """Read row groups of files with the same columns, whose column chunks have checksums."""
     columns = sorted((parts[0][0].columns[name] for name in wanted), key=lambda column: column.leaves)
-    leaves = [pair for column in columns for pair in zip(column.leaves, column.heads, strict=True)]
+    needed = [pair for column in columns for pair in zip(column.leaves, column.heads, strict=True)]
     groups: list[tuple[int, list[_Placed]]] = []
     reads: list[tuple[DataFile, list[list[_Placed]]]] = []
     at = len(MAGIC)  # as in a file: nothing can be at 0
@@ -242,7 +251,7 @@ def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
         end = -_GAP_BYTES - 1
         for number in numbers:
             placed: list[_Placed] = []
-            for leaf, head in leaves:
+            for leaf, head in needed:
                 chunk = file.chunk(number, leaf, head)
                 gap = chunk.start - end
                 if 0 <= gap <= _GAP_BYTES:
@@ -254,10 +263,11 @@ def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
                 at, end = at + chunk.size_bytes, chunk.start + chunk.size_bytes
             groups.append((file.footer.row_group(number).num_rows, placed))
         reads.append((file, pieces))
-    held = pa.allocate_buffer(at)
-    for file, pieces in reads:
-        _fill(memoryview(held), file, pieces)
-    with _told(" or ".join(file.path for file, _ in parts)):  # none is damaged; Arrow may not like what is in one
+    others = f" and {len(parts) - 1} others" if len(parts) > 1 else ""
+    with _told(parts[0][0].path + others):
+        held = pa.allocate_buffer(at)
+        for file, pieces in reads:
+            _fill(memoryview(held), file, pieces)
         footer = pq.read_metadata(pa.BufferReader(footer_of(columns, groups)))
         with pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source:
             return source.read_row_groups(range(len(groups)), use_threads=False).select(wanted)
@@ -272,9 +282,9 @@ def _fill(room: memoryview, file: DataFile, pieces: Sequence[Sequence[_Placed]])
             while left and (count := os.preadv(opened, [left], offset)):
                 left, offset = left[count:], offset + count
             for at, chunk in piece:
-                if crc32(room[at : at + chunk.size_bytes]) != chunk.checksum or left:
-                    found = f"{file.path}: {chunk.size_bytes:,} bytes from {chunk.start:,} on are not those written"
-                    raise CorruptionError("a data file is damaged", found, _RESTORE)
+                is_there = chunk.start + chunk.size_bytes <= offset
+                if not is_there or crc32(room[at : at + chunk.size_bytes]) != chunk.checksum:
+                    raise _not_written(file.path, chunk.start, chunk.size_bytes)
 
 
 @contextmanager
@@ -285,5 +295,8 @@ def _told(path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         step = "its version was erased while it was read, run the command again; or the table is damaged"
         raise CorruptionError("a data file is missing", path, step) from error
+    except MemoryError as error:  # Arrow's is one of its other errors as well
+        step = "ask for fewer columns, or give the process more"
+        raise EngineError("there is not enough memory", f"to read {path}", step) from error
     except (OSError, pa.ArrowException) as error:
         raise CorruptionError("a data file is damaged", f"{path} ({error})", _RESTORE) from error

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Cost", "Read", "Window", "in_key_order", "in_parallel", "portions"]
 
 _FIRST_BYTES = 8 * 1024 * 1024  # what a probe reads at first; then twice as much each time, up to the following
-_SHARE_BYTES = 8 * 1024 * 1024  # what one thread of a probe reads at a time
+_SHARE_BYTES = 8 * 1024 * 1024  # what one thread of a probe reads at a time, or less if there are many threads
 _MOST_BYTES = 32 * 1024 * 1024
 _SCAN_BYTES = 4 * 1024 * 1024  # what one thread of a scan reads at a time
 _LEAST_BYTES = 64 * 1024  # what a row group counts for at least: a small one may be large when it is unpacked
@@ -291,7 +291,8 @@ class _Plan:
             masks.append(predicates.mask(table, self.asked.where, self.user_columns))
         for other in masks[1:]:
             masks[0] = pc.and_kleene(masks[0], other)
-        return table.filter(masks[0]) if masks else table
+        is_all = not masks or pc.all(masks[0], skip_nulls=False).as_py()
+        return table if is_all else table.filter(masks[0])
 
     def scan(self, files: Sequence[CellFile]) -> Iterator[pa.Table]:
         """Yield the records of files in no particular order."""
@@ -427,10 +428,12 @@ def _shares(blocks: Iterable[Block]) -> list[list[tuple[str, list[int]]]]:
     for block in blocks:
         groups.setdefault(block.path, []).append(block.group)
         sizes[block.path] += max(block.size_bytes, _LEAST_BYTES)
+    # Threads cost more than they save where little is read.
+    share_bytes = min(_SHARE_BYTES, max(_SHARE_BYTES // 4, 2 * sizes.total() // _pool()._max_workers))
     shares: list[list[tuple[str, list[int]]]] = [[]]
     size = 0
     for path, found in groups.items():
-        if size >= _SHARE_BYTES:
+        if size >= share_bytes:
             shares.append([])
             size = 0
         shares[-1].append((path, sorted(found)))
@@ -467,7 +470,8 @@ def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
     if not table.num_rows:
         return table
     codes = Codes(table, key)
-    met = wanted.between(codes[0], codes[len(codes) - 1] + b"\x00").intervals
+    near = wanted.between(codes[0], codes[len(codes) - 1] + b"\x00")
+    met = near.intervals
     if len(met) == 1 and met[0].holds(codes[0]) and met[0].holds(codes[len(codes) - 1]):
         return table
     if len(met) <= _FEW:
@@ -478,12 +482,11 @@ def _selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
             slices.append(table.slice(low, high - low))
         return pa.concat_tables(slices)
     # Many keys of several parts: one pass over those that are there.
-    starts = [interval.start for interval in met]
     edges = [*key_starts(table, key), table.num_rows]
     mask = bytearray(table.num_rows)
     for low, high in itertools.pairwise(edges):
         found = codes[low]
-        if met[max(0, bisect.bisect_right(starts, found) - 1)].holds(found):
+        if met[max(0, bisect.bisect_right(near.starts, found) - 1)].holds(found):
             mask[low:high] = b"\x01" * (high - low)
     packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
     return table.filter(packed)

@@ -120,7 +120,11 @@ def test_every_live_file_has_its_keys_beside_it(points: OpenTable) -> None:
     assert {side_file(file.path) for file in snapshot.files} <= kept
 
 
-def test_many_keys_are_joined_and_come_in_order(points: OpenTable, tmp_path: Path) -> None:
+@pytest.mark.parametrize("share_bytes", [1, 2**40], ids=["file by file", "all at once"])
+def test_many_keys_are_joined_and_come_in_order(
+    points: OpenTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share_bytes: int
+) -> None:
+    monkeypatch.setattr("warehouse.window._SHARE_BYTES", share_bytes)
     wanted = [_key(n) for n in range(0, 60_000, 3)]
     everything = _model(points)
 
@@ -135,8 +139,12 @@ def test_many_keys_are_joined_and_come_in_order(points: OpenTable, tmp_path: Pat
     assert [json.loads(line)["n"] for line in out.read_text().splitlines()] == [r["n"] for r in found]
 
 
-def test_a_range_over_many_stripes_is_merged_in_order(points: OpenTable, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("share_bytes", [1, 2**40], ids=["file by file", "all at once"])
+def test_a_range_over_many_stripes_is_merged_in_order(
+    points: OpenTable, monkeypatch: pytest.MonkeyPatch, share_bytes: int
+) -> None:
     """Stripes of a few row groups: what reaches over their bounds must be kept and merged."""
+    monkeypatch.setattr("warehouse.window._SHARE_BYTES", share_bytes)
     monkeypatch.setattr("warehouse.window._FIRST_BYTES", 1)
     monkeypatch.setattr("warehouse.window._MOST_BYTES", 300_000)
     everything = [r for r in _model(points) if _key(1000) <= r["k"] <= _key(50_000)]

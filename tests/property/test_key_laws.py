@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from index.keys import Interval, Part, code, successor
+from warehouse.keys import wanted_keys
 
 laws = settings(deadline=None, max_examples=150)
 
@@ -134,3 +135,17 @@ def test_intervals_of_different_keys_do_not_overlap_and_lie_in_the_order_of_the_
 @given(odd_bytes, odd_bytes)
 def test_only_what_begins_with_a_text_lies_between_it_and_its_successor(start: bytes, other: bytes) -> None:
     assert Interval(start, successor(start)).holds(other) == other.startswith(start)
+
+
+@laws
+@given(st.lists(st.integers(0, 30), min_size=1), st.integers(-1, 31), st.integers(0, 32) | st.none())
+def test_what_can_be_met_between_two_codes_is_not_left_out(asked: list[int], low: int, size: int | None) -> None:
+    wanted = wanted_keys([(key,) for key in asked])
+    start, stop = code((low,)), None if size is None else code((low + size,))
+
+    near = wanted.between(start, stop)
+
+    there = [key for key in range(31) if low <= key and (size is None or key < low + size)]
+    assert {key for (key,) in near.keys} >= set(there) & set(asked)
+    assert [(Interval.of_key(key), key) for key in near.keys] == list(zip(near.intervals, near.keys, strict=True))
+    assert len(near.keys) <= len(set(there) & set(asked)) + 1  # one that starts before may reach into it

@@ -104,7 +104,6 @@ def test_parts_are_read_as_arrow_reads_them(
             assert table.equals(pa.concat_tables([plainly(part, columns) for part in same]))
         read += same
     assert sorted(map(repr, read)) == sorted(map(repr, parts))
-    assert len({bool(data.sums) for data, _ in read}) == len({bool(data.sums) for data, _ in parts})
 
 
 def test_files_with_the_same_columns_are_read_at_once(files: list[DataFile]) -> None:
