@@ -122,12 +122,13 @@ class Finder:
         self._filters: _Recent[bytes] = _Recent(_FILTER_BYTES)
         self._lock = threading.Lock()
 
-    def open(self, file: CellFile) -> DataFile:
-        """Return a data file with its footer, which is kept."""
+    def open(self, file: CellFile, *, keep: bool = True) -> DataFile:
+        """Return a data file with its footer, which is kept unless it is said that nobody will need it soon."""
         known = self._footers.get(file.path)
         if known is None:
             known = DataFile.open(self.table, file)
-            self._footers.put(file.path, known, known.groups * len(known.names))
+            if keep:
+                self._footers.put(file.path, known, known.groups * len(known.names))
         return known
 
     def find(self, files: Sequence[CellFile], wanted: Wanted) -> list[Block]:

@@ -305,7 +305,8 @@ class _Plan:
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
-                data = self.window.finder.open(file)
+                # Who reads everything waits for that, not for footers; and those of a large window take much memory.
+                data = self.window.finder.open(file, keep=self.asked.where is not None)
                 cost.files_read += 1
                 cost.groups += data.groups
                 for groups, size in portions(data, self._groups(data)):

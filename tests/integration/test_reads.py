@@ -113,6 +113,15 @@ def test_a_probe_opens_no_footer_that_it_does_not_need(points: OpenTable) -> Non
     assert not window.finder._footers
 
 
+def test_a_scan_of_everything_keeps_no_footers_but_one_with_a_predicate_does(points: OpenTable) -> None:
+    window = Warehouse.open(points.warehouse.root).table("t").at_latest()
+
+    assert window.scan().read_all().num_rows
+    assert not window.finder._footers
+    assert window.scan(where=f"k = '{_key(1)}'").read_all().num_rows
+    assert len(window.finder._footers) == window.cost.files / 2
+
+
 def test_every_live_file_has_its_keys_beside_it(points: OpenTable) -> None:
     snapshot = points.table.snapshot()
     kept = {path for path in points.table.all_files() if path.endswith(".keys")}
