@@ -36,6 +36,7 @@ _NO_FILTER = Filter(0, 0, 0)
 _FILTERED_KEYS = 64  # for more keys than this, filters cost more than they save
 _STALE_FILES = 64  # the blocks of files that are no longer live are forgotten once there are so many
 _FOOTER_CHUNKS = 200_000  # footers are kept up to so many column chunks in them, each about a kilobyte
+_FEW_CHUNKS = 20_000  # or up to so many, by whoever can do without
 _FILTER_BYTES = 64 * 1024 * 1024  # Bloom filters that were asked are kept up to so many bytes
 
 _Value = TypeVar("_Value")
@@ -123,12 +124,13 @@ class Finder:
         self._lock = threading.Lock()
 
     def open(self, file: CellFile, *, keep: bool = True) -> DataFile:
-        """Return a data file with its footer, which is kept unless it is said that nobody will need it soon."""
+        """Return a data file with its footer, which is kept; if ``keep`` is false, only as long as few are."""
         known = self._footers.get(file.path)
         if known is None:
             known = DataFile.open(self.table, file)
-            if keep:
-                self._footers.put(file.path, known, known.groups * len(known.names))
+            chunks = known.groups * len(known.names)
+            if keep or self._footers.total + chunks <= _FEW_CHUNKS:
+                self._footers.put(file.path, known, chunks)
         return known
 
     def find(self, files: Sequence[CellFile], wanted: Wanted) -> list[Block]:
@@ -205,7 +207,7 @@ class _Recent(Generic[_Value]):
     """What was used last, up to a limit.  For several threads."""
 
     def __init__(self, limit: int) -> None:
-        self._limit, self._total = limit, 0
+        self.total, self._limit = 0, limit
         self._found: OrderedDict[Any, tuple[_Value, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -223,7 +225,7 @@ class _Recent(Generic[_Value]):
     def put(self, key: Any, value: _Value, weight: int) -> None:
         """Keep a value, and forget those that have not been used for longest."""
         with self._lock:
-            self._total += weight - self._found.pop(key, (value, 0))[1]
+            self.total += weight - self._found.pop(key, (value, 0))[1]
             self._found[key] = value, weight
-            while self._total > self._limit and len(self._found) > 1:
-                self._total -= self._found.popitem(last=False)[1][1]
+            while self.total > self._limit and len(self._found) > 1:
+                self.total -= self._found.popitem(last=False)[1][1]

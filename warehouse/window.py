@@ -305,7 +305,7 @@ class _Plan:
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
-                # Who reads everything waits for that, not for footers; and those of a large window take much memory.
+                # Who reads everything waits for that more than for footers, which take memory in a large window.
                 data = self.window.finder.open(file, keep=self.asked.where is not None)
                 cost.files_read += 1
                 cost.groups += data.groups

@@ -113,13 +113,18 @@ def test_a_probe_opens_no_footer_that_it_does_not_need(points: OpenTable) -> Non
     assert not window.finder._footers
 
 
-def test_a_scan_of_everything_keeps_no_footers_but_one_with_a_predicate_does(points: OpenTable) -> None:
+def test_a_scan_of_everything_keeps_few_footers_but_one_with_a_predicate_all(
+    points: OpenTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     window = Warehouse.open(points.warehouse.root).table("t").at_latest()
+    first = window.finder.open(window.visible_files()[0])
+    few = first.groups * len(first.names)
+    monkeypatch.setattr("warehouse.directory._FEW_CHUNKS", few)
 
     assert window.scan().read_all().num_rows
-    assert not window.finder._footers
+    assert window.finder._footers.total == few
     assert window.scan(where=f"k = '{_key(1)}'").read_all().num_rows
-    assert len(window.finder._footers) == window.cost.files / 2
+    assert len(window.finder._footers) == len(window.visible_files()) > 1
 
 
 def test_every_live_file_has_its_keys_beside_it(points: OpenTable) -> None:
