@@ -1,4 +1,4 @@
-"""One Spark session for the whole run; markers by folder; a warehouse per test."""
+"""One Spark session for the whole run; markers by folder; figures at the end; a warehouse per test."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.spark)
             if folder in _SLOW_FOLDERS:
                 item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests have counted, also those that passed: ``record_property("figures", ...)``."""
+    reports = (report for some in terminalreporter.stats.values() for report in some)
+    properties = [pair for r in reports if getattr(r, "when", None) == "call" for pair in r.user_properties]
+    told = sorted(value for name, value in properties if name == "figures")
+    if told:
+        terminalreporter.section("figures")
+        for line in told:
+            terminalreporter.write_line(str(line))
 
 
 @pytest.fixture(scope="session")

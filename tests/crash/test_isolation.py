@@ -175,7 +175,9 @@ def _record(folder: Path, course: Course, seed: int) -> Recording:
 
 
 @pytest.mark.parametrize("name", list(COURSES))
-def test_every_read_beside_a_busy_writer_is_one_window_and_recent_enough(name: str, tmp_path: Path) -> None:
+def test_every_read_beside_a_busy_writer_is_one_window_and_recent_enough(
+    name: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """Half of the updates are empty ticks, which need no Spark: they move the clock and expire records all the same.
 
     Under retire with the default readers' time no file may ever be missing. Under rebuild the readers' time is the
@@ -189,11 +191,8 @@ def test_every_read_beside_a_busy_writer_is_one_window_and_recent_enough(name: s
 
     violations = recording.violations()
     figures = recording.figures()
-    print(
-        f"{name}: "
-        + ", ".join(f"{what} {count:,}" for what, count in (figures | {"violations": len(violations)}).items())
-    )
-    print(f"{seconds:.0f} s")
+    counts = ", ".join(f"{what} {count:,}" for what, count in (figures | {"violations": len(violations)}).items())
+    record_property("figures", f"isolation under {name}, {seconds:.0f} s: {counts}")
     assert not violations, "\n".join(str(violation) for violation in violations[:20])
     assert all(one.is_ordered for _, one in recording.finished() if one.way in ("range", "keys"))
     assert bool(figures["missing files"]) == course.misses_files
@@ -326,7 +325,9 @@ while not ended.is_set():
 """
 
 
-def test_a_latest_read_ends_beside_a_writer_that_never_rests(tmp_path: Path) -> None:
+def test_a_latest_read_ends_beside_a_writer_that_never_rests(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """The lock is free for moments only, and still the read comes by it and returns the newest window."""
     table = integer_table(open_warehouse(tmp_path / "w"))
     writer = Process(["-c", _TICK, str(tmp_path / "w")])
@@ -354,7 +355,8 @@ def test_a_latest_read_ends_beside_a_writer_that_never_rests(tmp_path: Path) -> 
         assert writer.end() == 0, writer.errors
 
     commits = [json.loads(line) for line in writer.lines]
-    print(f"{len(commits)} updates; reads of {rounds} rounds, the longest took {max(seconds):.1f} s")
+    told = f"{len(commits)} updates; reads of {rounds} rounds, the longest took {max(seconds):.1f} s"
+    record_property("figures", f"isolation beside a writer that never rests: {told}")
     updates = [Update(slot=c["slot"], began=c["began"], committed=c["committed"]) for c in commits]
     assert not check(updates, reads)
     assert rounds.count(9) >= 3
@@ -543,7 +545,9 @@ def right_latest(table: OpenTable, gap: Callable[[], None]) -> broken.Answer:
     return broken.Answer(level="latest", checked=looks[-1], clock=window.cost.clock, ids=ids)
 
 
-def test_every_reader_with_a_fault_is_caught_for_it_and_no_other(story: Story) -> None:
+def test_every_reader_with_a_fault_is_caught_for_it_and_no_other(
+    story: Story, record_property: Callable[[str, object], None]
+) -> None:
     """A checker that never complains proves nothing: on one real history it must tell these readers from ours."""
     for _ in range(3):
         story.update()
@@ -568,4 +572,6 @@ def test_every_reader_with_a_fault_is_caught_for_it_and_no_other(story: Story) -
 
     print("\n".join(str(violation) for violation in violations))
     caught = [(violation.reader, violation.rule) for violation in violations]
+    told = ", ".join(f"{reader} ({rule.value})" for reader, rule in dict.fromkeys(caught))
+    record_property("figures", f"isolation, broken readers caught: {told}")
     assert Counter(caught) == {(reader.__name__, rule): 2 for reader, rule in broken.BROKEN.items()}

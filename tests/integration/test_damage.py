@@ -320,7 +320,9 @@ def _run_child(root: Path, turn: int, turns: int, seed: int) -> list[str]:
     return lines
 
 
-def test_a_damaged_file_gives_the_right_answer_or_an_error_that_names_it(built: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_gives_the_right_answer_or_an_error_that_names_it(
+    built: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """Flips everywhere, cuts, lost sectors, swapped files; read by every way, with and without the cache, in children."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
@@ -340,7 +342,8 @@ def test_a_damaged_file_gives_the_right_answer_or_an_error_that_names_it(built: 
     }
     assert not wrong, "\n".join(f"{damage}: {verdicts}" for damage, verdicts in wrong.items())
     counts = Counter((damages[number].kind, verdict) for number, found in results.items() for verdict in found.values())
-    print({f"{kind} {verdict}": n for (kind, verdict), n in sorted(counts.items())})
+    told = ", ".join(f"{kind} {verdict} {n:,}" for (kind, verdict), n in sorted(counts.items()))
+    record_property("figures", f"damage, reads of {len(damages)} damaged tables: {told}")
     # Whatever a scan has to read is noticed by it, wherever it is hit.
     asked = {name: Asked(roots[0], name) for name in WISHES}
     for number, damage in enumerate(damages):
