@@ -146,7 +146,7 @@ def main() -> None:
         "export EBB_WAREHOUSE=demo/warehouse PATH=$PWD/.venv/bin:$PATH",
         "ebb status",
         "ebb probe flights --prefix N38 --format csv",
-        "ebb scan flights --where \"dest = 'SFO' and delay > 30\" --columns tail,carrier,lands,delay",
+        "ebb scan flights --where \"origin = 'JFK' and delay > 15\" --columns tail,carrier,lands,delay",
         f'ebb sql "{TWICE}"',
         "ebb explain flights",
         "ebb update flights        # an empty tick: no JVM, and the table goes on ebbing",
