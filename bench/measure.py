@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
@@ -15,10 +16,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["Recorder", "in_turns", "median", "say", "timed"]
+__all__ = ["BATCHES", "Recorder", "in_turns", "median", "say", "timed", "work_folder"]
 
 RESULTS = Path(__file__).parent / "results"
 WORK = Path(__file__).parent / "work"
+BATCHES = WORK / "batches"  # they stay, because they take long to make
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 
 _Item = TypeVar("_Item")
@@ -48,6 +50,17 @@ def in_turns(works: Mapping[str, Callable[[_Item], Any]], items: Sequence[_Item]
         for name in names[first:] + names[:first]:
             seconds[name].append(timed(works[name], item)[0])
     return seconds
+
+
+@contextmanager
+def work_folder(name: str) -> Iterator[Path]:
+    """Give a folder for tables that is empty before and gone after: those of the large workload take 38 GB."""
+    root = WORK / name
+    shutil.rmtree(root, ignore_errors=True)
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 class Recorder:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from bench import contestants
-from bench.measure import WORK, Recorder, in_turns, median, say, timed
+from bench.measure import BATCHES, Recorder, in_turns, median, say, timed, work_folder
 from bench.readers import (
     Digest,
     DuckDb,
@@ -98,12 +97,10 @@ class Bench:
 def reads(base: Workload, spark: Any, recorder: Recorder) -> None:
     """Measure all reads, for each number of keys."""
     for keys in KEYS[base.name]:
-        root = WORK / "reads"
-        shutil.rmtree(root, ignore_errors=True)
         workload = replace(base, keys=keys)
         say(f"reads, {workload.name}, {keys:,} keys")
-        measure(prepare(workload, root, spark, recorder), root)
-        shutil.rmtree(root)
+        with work_folder("reads") as root:
+            measure(prepare(workload, root, spark, recorder), root)
 
 
 def measure(bench: Bench, root: Path) -> None:
@@ -128,7 +125,7 @@ def prepare(workload: Workload, root: Path, spark: Any, recorder: Recorder) -> B
     """Make the table: a full window is loaded, then updated a few times."""
     entrant = contestants.Ebb("ebb", root, workload, **contestants.RETIRE)
     p, clock = workload.ticks_per_span, workload.ticks_per_span + UPDATES
-    batches = [workload.batch(slot, WORK / "batches") for slot in range(1, clock + 1)]
+    batches = [workload.batch(slot, BATCHES) for slot in range(1, clock + 1)]
     entrant.load(batches[:p], p)
     for slot in range(p + 1, clock + 1):
         entrant.update(batches[slot - 1], slot)

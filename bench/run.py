@@ -8,7 +8,6 @@ Contestants take turns slot by slot, so that whatever the machine does meanwhile
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contestants import RETIRE, Append, AppendCells, AppendDelete, Contestant, Ebb
-from bench.measure import WORK, Recorder, median, say, timed
+from bench.measure import BATCHES, WORK, Recorder, median, say, timed, work_folder
 from bench.workloads import LARGE, SMALL, TINY, Workload
 from maintenance import Warehouse
 from warehouse.settings import Settings
@@ -43,23 +42,21 @@ def contestants(workload: Workload, root: Path, spark: Any) -> list[Contestant]:
     return entrants
 
 
-def updates(workload: Workload, spark: Any, recorder: Recorder, *, warm_up: int, measured: int) -> None:
+def updates(workload: Workload, root: Path, spark: Any, recorder: Recorder, *, warm_up: int, measured: int) -> None:
     """Load a full window everywhere, then let everybody apply the same batches, in turns."""
-    root = WORK / workload.name
-    shutil.rmtree(root, ignore_errors=True)
     p = workload.ticks_per_span
-    history = [workload.batch(slot, WORK / "batches") for slot in range(1, p + 1)]
+    history = [workload.batch(slot, BATCHES) for slot in range(1, p + 1)]
     live: Counter[int] = Counter()
     for slot in range(1, p + 1):
-        live.update(workload.expirations(slot, WORK / "batches"))
+        live.update(workload.expirations(slot, BATCHES))
     entrants = contestants(workload, root, spark)
     for entrant in entrants:
         seconds, _ = timed(entrant.load, history, p)
         recorder.add(kind="load", workload=workload.name, layout=entrant.name, seconds=seconds)
         say(f"  loaded {entrant.name} in {seconds:.1f} s")
     for slot in range(p + 1, p + 1 + warm_up + measured):
-        file = workload.batch(slot, WORK / "batches")
-        live.update(workload.expirations(slot, WORK / "batches"))
+        file = workload.batch(slot, BATCHES)
+        live.update(workload.expirations(slot, BATCHES))
         expected = sum(n for expires, n in live.items() if expires > slot)
         shown = []
         for entrant in entrants:
@@ -97,27 +94,22 @@ def scans(workload: Workload, root: Path, spark: Any, recorder: Recorder, expect
     recorder.add(kind="scan", workload=workload.name, layout="one sorted Parquet folder", seconds=median(theirs))
 
 
-def flat(spark: Any, recorder: Recorder, big: Workload, small: Workload) -> None:
+def flat(root: Path, recorder: Recorder, big: Workload, small: Workload) -> None:
     """The small workload's batches on a table of the large one's size, and on its own."""
-    root = WORK / "flat"
-    shutil.rmtree(root, ignore_errors=True)
     p = big.ticks_per_span
     tables = {}
     for workload in (big, small):
         tables[workload.name] = Ebb(workload.name, root, workload, **RETIRE)
-        tables[workload.name].load([workload.batch(slot, WORK / "batches") for slot in range(1, p + 1)], p)
+        tables[workload.name].load([workload.batch(slot, BATCHES) for slot in range(1, p + 1)], p)
     for slot in range(p + 1, p + 13):
-        file = small.batch(slot, WORK / "batches")
+        file = small.batch(slot, BATCHES)
         for name, table in tables.items():
             seconds, told = timed(table.update, file, slot)
             recorder.add(kind="flat", workload=name, slot=slot, seconds=seconds, counted=slot > p + 3, **told)
-    del spark
 
 
-def shell(recorder: Recorder) -> None:
+def shell(root: Path, recorder: Recorder) -> None:
     """Whole commands from the shell: an empty tick without a JVM, and a small batch from a cold start."""
-    root = WORK / "shell"
-    shutil.rmtree(root, ignore_errors=True)
     workload = TINY
     table = Ebb("w", root, workload, **RETIRE)
     ebb = [str(Path(sys.executable).parent / "ebb"), "--warehouse", str(root / "w")]
@@ -128,7 +120,7 @@ def shell(recorder: Recorder) -> None:
     slot = workload.ticks_per_span
     for turn in range(3):
         slot += 1
-        file = workload.batch(slot, WORK / "batches")
+        file = workload.batch(slot, BATCHES)
         seconds, _ = timed(command, "update", "t", str(file), "--at", str(slot))
         recorder.add(kind="shell", command="update of a small batch", seconds=seconds, turn=turn)
         say(f"  ebb update t FILE: {seconds:.2f} s")
@@ -153,7 +145,8 @@ def main() -> None:
     with recorder.saved():
         if options.only in (None, "shell"):
             say("whole commands from the shell")
-            shell(recorder)
+            with work_folder("shell") as root:
+                shell(root, recorder)
         unlimited = {"spark.driver.maxResultSize": "0"}  # one probe of many keys returns more than Spark allows
         spark = Warehouse(Settings(warehouse=WORK, conf=unlimited if is_reads else {})).spark(delta=True)
         if is_reads:
@@ -163,15 +156,14 @@ def main() -> None:
         if options.only in (None, "updates"):
             say(f"updates, {workload.name}: {workload.records_per_tick:,} records of 1000 bytes a tick")
             few = options.size == "large"
-            updates(workload, spark, recorder, warm_up=0 if few else WARM_UP, measured=12 if few else MEASURED)
+            turns = {"warm_up": 0, "measured": 12} if few else {"warm_up": WARM_UP, "measured": MEASURED}
+            with work_folder(workload.name) as root:
+                updates(workload, root, spark, recorder, **turns)
         if options.only == "flat" or (options.only is None and options.size == "large"):
             say("the small batch on the large table")
-            flat(
-                spark,
-                recorder,
-                LARGE if options.size == "large" else workload,
-                SMALL if options.size == "large" else TINY,
-            )
+            sizes = (LARGE, SMALL) if options.size == "large" else (workload, TINY)
+            with work_folder("flat") as root:
+                flat(root, recorder, *sizes)
     say(f"done in {time.monotonic() - started:.0f} s; rows are in {recorder.path}")
     from bench.report import main as report
 
