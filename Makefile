@@ -4,9 +4,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 SIZE ?= small
+# The tests that take their number of rounds from EBB_SOAK.
+SOAK_TESTS := tests/integration/test_commit_faults.py tests/crash/test_kills.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast golden bench clean
+.PHONY: help setup demo test check fast soak golden bench clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -40,6 +42,9 @@ check: $(READY)  ## Format, lint, types, layers (under a minute)
 
 fast: check  ## Checks and the tests that need no JVM
 	@$(BIN)/python -m pytest -q -m "not spark and not slow" --cov --cov-report=term-missing:skip-covered
+
+soak: $(READY)  ## The random tests, ten times as long (EBB_SOAK=N for another factor); takes hours
+	@EBB_SOAK=$${EBB_SOAK:-10} $(BIN)/python -m pytest -q --timeout=7200 $(SOAK_TESTS)
 
 golden: $(READY)  ## Write the expected outputs in tests/golden again; review the diff
 	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden

@@ -70,7 +70,7 @@ def create(
     if (warehouse.root / name).exists():
         raise TableExistsError(name, warehouse.root)
     if not dry_run:
-        make(warehouse.root, spec)
+        make(warehouse.root, spec, warehouse.now())
     if json:
         render.json_object(
             {**describe(spec), "reason": reason, "dry_run": dry_run, "folder": str(warehouse.root / name)}
@@ -98,15 +98,13 @@ def alter(
 ) -> None:
     """Change a table's deletion bound, quarantine time or landing folder, or add a column."""
     from index.errors import UsageError
-    from maintenance.define import alter as change
     from maintenance.report import describe
 
     if deletion_bound is None and quarantine_time is None and landing is None and add_column is None:
         msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --landing or --add-column"
         raise UsageError(msg)
-    table = state(ctx).open().table(name)
-    old, new = change(
-        table.table, deletion_bound=deletion_bound, quarantine_time=quarantine_time, landing=landing,
+    old, new = state(ctx).open().table(name).alter(
+        deletion_bound=deletion_bound, quarantine_time=quarantine_time, landing=landing,
         add_column=add_column, wait=seconds(wait), dry_run=dry_run,
     )  # fmt: skip
     before, after = describe(old), describe(new)

@@ -28,7 +28,8 @@ def _show(name: str, told: dict[str, Any], *, json: bool, dry_run: bool) -> None
         text = f"{_files(told['files_removed'])} {became} {told['files_added']}, cells touched: {told['cells_touched']}"
         if not dry_run:
             text += f" ({render.bytes_text(told['bytes_written'])}), version {told['version']}, {told['seconds']:.2f} s"
-    render.lines([f"{name}: {text}{would}"])
+    warnings = [f"  warning: {render.visible(warning)}" for warning in told.get("warnings", ())]
+    render.lines([f"{name}: {text}{would}", *warnings])
 
 
 def _files(count: int) -> str:

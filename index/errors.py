@@ -17,6 +17,7 @@
     ├── UpgradeError                  the table was written by a newer Ebb
     ├── CorruptionError               what is on disk contradicts itself: run a check, restore
     └── EngineError                   Spark, Java or the disk failed
+        └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
 
 Raw values are the exception's arguments and the text is made when it is shown, so that a test can read
 the values and the error survives pickling.
@@ -31,6 +32,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "InDoubtError",
     "InputError",
     "JumpError",
     "LockedError",
@@ -149,3 +151,9 @@ class EngineError(WarehouseError):
     """Arguments: what failed, reason, next step."""
 
     template = "{0}: {1}; {2}"
+
+
+class InDoubtError(EngineError):
+    """Arguments: table, reason."""
+
+    template = "whether the commit to table {0} was made is not known: {1}; nothing was deleted, run the command again to settle it"

@@ -110,6 +110,11 @@ class Grid:
     def __str__(self) -> str:
         return f"{self.groups.count}x{self.cohorts.count}"
 
+    @property
+    def cells(self) -> frozenset[Cell]:
+        """Return all cells."""
+        return frozenset(Cell(g, e) for g in range(self.groups.count) for e in range(self.cohorts.count))
+
     def cell_of(self, inserted: int, expires: int) -> Cell:
         """Return the cell of a record by its insertion and expiration slots."""
         return Cell(self.groups.partition(inserted), self.cohorts.partition(expires))

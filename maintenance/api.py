@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from index.errors import UnreadableInputError, UsageError
 from index.timeline import TimeKind
 from maintenance.context import Context
-from maintenance.define import Declaration, create, declare
+from maintenance.define import Declaration, alter, create, declare
 from maintenance.housekeeping import erase, purge, seal
 from maintenance.report import history, status
 from maintenance.update import Report, load, update
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from warehouse.directory import Finder
     from warehouse.duck import DuckSession
     from warehouse.latest import LatestWindow
+    from warehouse.spec import TableSpec
     from warehouse.window import Window
 
 __all__ = ["OpenTable", "Warehouse", "read_time"]
@@ -80,7 +81,7 @@ class Warehouse:
     def create(self, name: str, **wish: Any) -> OpenTable:
         """Create a table; takes what ``ebb create`` takes, ``key`` as a list of names."""
         spec, _ = declare(Declaration(name=name, **wish))
-        return OpenTable(self, create(self.root, spec))
+        return OpenTable(self, create(self.root, spec, self.now()))
 
     def drop(self, name: str) -> None:
         """Delete a table and its quarantine."""
@@ -129,7 +130,7 @@ class Warehouse:
         def spark() -> SparkSession:
             return self.spark(work_bytes=known)
 
-        return Context(now=self.now(), spark=spark, wait=wait, dry_run=dry_run, progress=progress)
+        return Context(now=self.now(), wall=self.now, spark=spark, wait=wait, dry_run=dry_run, progress=progress)
 
 
 class OpenTable:
@@ -212,6 +213,28 @@ class OpenTable:
             reopen=lambda: replace(first, snapshot=self.table.snapshot()),
         )
 
+    def alter(
+        self,
+        *,
+        deletion_bound: str | None = None,
+        quarantine_time: str | None = None,
+        landing: str | None = None,
+        add_column: str | None = None,
+        wait: float = 0.0,
+        dry_run: bool = False,
+    ) -> tuple[TableSpec, TableSpec]:
+        """Change what ``ebb alter`` changes; returns the declaration before and after."""
+        return alter(
+            self.table,
+            now=self.warehouse.now(),
+            deletion_bound=deletion_bound,
+            quarantine_time=quarantine_time,
+            landing=landing,
+            add_column=add_column,
+            wait=wait,
+            dry_run=dry_run,
+        )
+
     def probe(
         self,
         *keys: Any,
@@ -241,12 +264,12 @@ class OpenTable:
     def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Merge the runs of completed groups."""
         with writer_lock(self.table, wait=wait):
-            return seal(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
+            return seal(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
     def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Rewrite every file that holds expired records."""
         with writer_lock(self.table, wait=wait):
-            return purge(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
+            return purge(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
     def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Delete the files that no version within the readers' time names."""

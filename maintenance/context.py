@@ -17,8 +17,15 @@ __all__ = ["Context"]
 class Context:
     """The outside world, handed in."""
 
-    now: datetime
+    now: datetime  # when the work began
+    wall: Callable[
+        [], datetime
+    ]  # what time it is: long work is stamped when it is done, because readers count from then
     spark: Callable[[], SparkSession]
     wait: float = 0.0  # seconds to wait for the writer's lock
     dry_run: bool = False
     progress: Callable[[str], None] = lambda _: None
+
+    def now_ms(self) -> int:
+        """Return the time for a commit, in milliseconds since 1970."""
+        return int(self.wall().timestamp() * 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from index.cost import choose, default_bound, default_reader_time
@@ -132,10 +133,14 @@ def _landing(folder: str | None) -> str | None:
     return str(Path(folder).expanduser().resolve())
 
 
-def create(root: Path, spec: TableSpec) -> Table:
+def create(root: Path, spec: TableSpec, now: datetime) -> Table:
     """Create the declared table, and its landing folder if it has one."""
     _make_landing(spec)
-    return create_table(root, spec)
+    return create_table(root, spec, _ms(now))
+
+
+def _ms(now: datetime) -> int:
+    return int(now.timestamp() * 1000)
 
 
 def _make_landing(spec: TableSpec) -> None:
@@ -151,6 +156,7 @@ def _make_landing(spec: TableSpec) -> None:
 def alter(
     table: Table,
     *,
+    now: datetime,
     deletion_bound: str | None = None,
     quarantine_time: str | None = None,
     landing: str | None = None,
@@ -179,7 +185,7 @@ def alter(
         changes = {name: value for name, value in is_now.items() if was[name] != value}
         if not dry_run and (changes or column):
             _make_landing(new)
-            alter_table(snapshot, changes, column)
+            alter_table(snapshot, changes, column, _ms(now))
     return old, new
 
 

@@ -9,60 +9,50 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from index.cellfile import CellFile
+from index.errors import EngineError
 from index.policy import Strategy
+from maintenance.carry_out import carry_out
 from maintenance.context import Context
 from maintenance.plan import Plan, plan_purge, plan_seal
+from warehouse.commit import remove_unfinished
 from warehouse.quarantine import expire_refused
 from warehouse.table import Snapshot, side_file
 
 __all__ = ["Exposure", "erase", "exposure", "purge", "rewrite_and_commit", "seal", "waiting_files"]
 
 
-def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> dict[str, Any]:
-    """Carry out a plan that changes no answer as one commit; returns its report."""
+def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, dict[str, Any]]:
+    """Carry out a plan that changes no answer as one commit; returns the table after it, and its report."""
     started = time.monotonic()
     clock = snapshot.ledger.clock or 0
-    report: dict[str, Any] = {
+    said: dict[str, Any] = {
         "op": op,
         "slot": clock,
         "cells_touched": len(plan.cells_touched),
         "files_removed": len(plan.removes),
-        "files_added": 0,
+        "files_added": len(plan.rewrites),
         "bytes_written": 0,
         "oldest_expired": oldest_expired(plan.removes, clock),
+        "seconds": 0.0,
     }
     if plan.is_empty or context.dry_run:
-        return report | {"files_added": len(plan.rewrites), "version": snapshot.version, "seconds": 0.0}
-    from warehouse.rewrite import rewrite
+        return snapshot, said | {"version": snapshot.version, "warnings": []}
 
-    folder = ""
-    try:
-        folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
-        report["files_added"] = len(written.files)
-        report["bytes_written"] = sum(f.size_bytes for f in written.files)
-        report["seconds"] = round(time.monotonic() - started, 3)
-        version = snapshot.commit(
-            adds=written.files,
-            removes=plan.removes,
-            ledger=snapshot.ledger,
-            report=report,
-            data_change=False,
-            now_ms=int(context.now.timestamp() * 1000),
-        )
-    except BaseException:
-        from warehouse.cells import remove_folder
+    def report(adds: Sequence[CellFile]) -> dict[str, Any]:
+        said["files_added"] = len(adds)
+        said["bytes_written"] = sum(f.size_bytes for f in adds)
+        said["seconds"] = round(time.monotonic() - started, 3)
+        return said
 
-        if folder:
-            remove_folder(snapshot.table.folder / folder)
-        raise
-    return report | {"version": version}
+    done = carry_out(snapshot, plan, context, clock=clock, ledger=snapshot.ledger, data_change=False, report=report)
+    return done.snapshot, said | {"version": done.snapshot.version, "warnings": list(done.warnings)}
 
 
 def oldest_expired(files: tuple[CellFile, ...], clock: int) -> int | None:
@@ -70,14 +60,14 @@ def oldest_expired(files: tuple[CellFile, ...], clock: int) -> int | None:
     return min((f.min_exp for f in files if f.has_expired(clock)), default=None)
 
 
-def seal(snapshot: Snapshot, context: Context) -> dict[str, Any]:
+def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, dict[str, Any]]:
     """Merge the runs of completed groups."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_seal(snapshot.spec.grid, clock=clock, live=snapshot.files)
     return rewrite_and_commit(snapshot, plan, context, op="seal")
 
 
-def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> dict[str, Any]:
+def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, dict[str, Any]]:
     """Rewrite the files that hold records expired for at least ``lag`` ticks, without any expired record."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_purge(clock=clock, live=snapshot.files, lag=lag)
@@ -115,17 +105,19 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
     """
     waiting, gone = waiting_files(snapshot, now)
     folder = snapshot.table.folder
-    erased_bytes = 0
-    for path in sorted(gone):
-        file = folder / path
-        erased_bytes += file.lstat().st_size
+    try:
+        erased_bytes = sum((folder / path).lstat().st_size for path in gone)
         if not dry_run:
-            file.unlink(missing_ok=True)
-    if not dry_run:
-        kept = [*waiting, *(f.path for f in snapshot.files)]
-        for path in set(snapshot.table.side_files()) - {side_file(path) for path in kept}:
-            (folder / path).unlink(missing_ok=True)  # what the directory knew of a file goes with the file
-        _remove_folders(snapshot, {path.split("/", 1)[0] for path in kept})
+            for path in sorted(gone):
+                (folder / path).unlink(missing_ok=True)
+            kept = [*waiting, *(f.path for f in snapshot.files)]
+            for path in set(snapshot.table.side_files()) - {side_file(path) for path in kept}:
+                (folder / path).unlink(missing_ok=True)  # what the directory knew of a file goes with the file
+            remove_unfinished(snapshot.table.log)
+            _remove_folders(snapshot, {path.split("/", 1)[0] for path in kept})
+    except OSError as error:
+        step = "check the permissions of its folder; the next update tries again"
+        raise EngineError(f"files of table {snapshot.table.name} cannot be erased", error, step) from error
     refused = 0
     line = snapshot.spec.timeline
     if snapshot.ledger.clock is not None and not dry_run:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 from index.cellfile import CellFile, Rewrite
 from index.grid import Cell, Grid
 from index.policy import Strategy
 
-__all__ = ["Plan", "plan_purge", "plan_seal", "plan_update"]
+__all__ = ["Plan", "plan_load", "plan_purge", "plan_seal", "plan_update"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class Plan:
     removes: tuple[CellFile, ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     adds: tuple[CellFile, ...] = ()
+    # The cells that this kind of plan may touch: checked when it is carried out, no part of what it does.
+    within: frozenset[Cell] = field(default=frozenset(), compare=False)
 
     @property
     def cells_touched(self) -> frozenset[Cell]:
@@ -52,18 +54,26 @@ def plan_update(
 
     ``lag`` is for norebuild: how many ticks an expired record may stay in its file.
     """
+    within = grid.cells_touched(clock, slot)
     cohorts = grid.cohorts_expiring(clock, slot)
     expiring = [f for f in live if f.cell.cohort in cohorts and f.has_expired(slot)]
     match strategy:
         case Strategy.REBUILD:
-            return _rebuild(slot, live, arriving, expiring)
+            plan = _rebuild(slot, live, arriving, expiring)
         case Strategy.NOREBUILD:
             due = [f for f in expiring if f.min_exp + lag < grid.next_turn(f.cell.cohort, slot)]
-            return _norebuild(slot, arriving, expiring, due)
+            plan = _norebuild(slot, arriving, expiring, due)
         case Strategy.RETIRE:
-            return _norebuild(slot, arriving, expiring, ())
+            plan = _norebuild(slot, arriving, expiring, ())
         case _:
             return _unknown(strategy)
+    return replace(plan, within=within)
+
+
+def plan_load(strategy: Strategy, grid: Grid, *, slot: int, arriving: Sequence[CellFile]) -> Plan:
+    """Return what the first load does: its records have slots of their own, so it may touch every cell."""
+    plan = plan_update(strategy, grid, clock=slot - 1, slot=slot, live=(), arriving=arriving)
+    return replace(plan, within=grid.cells)
 
 
 def _unknown(strategy: NoReturn) -> NoReturn:  # the type checker proves that it is never called
@@ -102,13 +112,16 @@ def plan_seal(grid: Grid, *, clock: int, live: Sequence[CellFile]) -> Plan:
         if grid.groups.end_of_run(file.max_ins) <= clock and not file.is_dead(clock):
             by_run[file.cell, grid.groups.run_of(file.max_ins)].append(file)
     stale = [file for files in by_run.values() if len({f.folder for f in files}) > 1 for file in files]
-    return Plan(removes=tuple(stale), rewrites=_rewrites(stale, clock))
+    completed = {grid.groups.partition(file.max_ins) for file in stale}
+    within = frozenset(Cell(group, cohort) for group in completed for cohort in range(grid.cohorts.count))
+    return Plan(removes=tuple(stale), rewrites=_rewrites(stale, clock), within=within)
 
 
 def plan_purge(*, clock: int, live: Sequence[CellFile], lag: int = 0) -> Plan:
     """Get every record out that expired at least ``lag`` ticks ago, and what expired since from the same files."""
     overdue = [f for f in live if f.min_exp + lag <= clock]
-    return Plan(removes=tuple(overdue), rewrites=_rewrites([f for f in overdue if not f.is_dead(clock)], clock))
+    rewrites = _rewrites([f for f in overdue if not f.is_dead(clock)], clock)
+    return Plan(removes=tuple(overdue), rewrites=rewrites, within=frozenset(f.cell for f in overdue))
 
 
 def _rewrites(files: Sequence[CellFile], clock: int) -> tuple[Rewrite, ...]:

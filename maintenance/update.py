@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from index.cellfile import CellFile
-from index.errors import InputError, NotDueError, RetryError, UsageError, WarehouseError
+from index.errors import InputError, NotDueError, UsageError
 from index.ledger import next_slot
+from maintenance.carry_out import carry_out, remove_uncommitted, warned
 from maintenance.context import Context
 from maintenance.housekeeping import erase, is_sealing, oldest_expired, purge, seal
-from maintenance.plan import Plan, plan_update
+from maintenance.plan import Plan, plan_load, plan_update
 from warehouse.lock import writer_lock
 from warehouse.quarantine import commit_refused
 from warehouse.source import InputFile
@@ -92,7 +93,7 @@ def update(
             if not _has_records(batch):
                 raise
             slot, not_due = error.args[0], error
-        erased = {} if context.dry_run else erase(snapshot, now=context.now)
+        erased, warnings = _erased(snapshot, context)
         staged = _stage(snapshot, batch, context, slot=slot, own_slots=False)
         try:
             repeated = ledger.check_repeat(slot, staged.digest if staged else None, spec.timeline)
@@ -101,12 +102,13 @@ def update(
             if not_due is not None:
                 raise not_due
             ledger.check_jump(slot, catch_up=catch_up, yes=yes)
-            report = _apply(snapshot, staged, context, slot=slot, started=started, op="update")
+            after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update")
         finally:
-            _clean(snapshot, staged)
-        report.erased_files = erased.get("files_erased", 0)
+            remove_uncommitted(snapshot, staged.folder if staged else "")
+        report.erased_files = erased
+        report.warnings = [*warnings, *report.warnings]
         if not context.dry_run:
-            _run_what_is_due(table, report, context)
+            _run_what_is_due(after, report, context)
         report.seconds = round(time.monotonic() - started, 3)
         return report
 
@@ -120,8 +122,7 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
         if not _has_records(batch):
             msg = f"load {spec.name} names no file with records; pass at least one"
             raise UsageError(msg)
-        if not context.dry_run:
-            erase(snapshot, now=context.now)
+        _, warnings = _erased(snapshot, context)
         slot = _load_slot(snapshot, batch, context, at)
         staged = _stage(snapshot, batch, context, slot=slot, own_slots=True)
         try:
@@ -132,11 +133,21 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
                 shown = spec.timeline.show_slot(ledger.clock)
                 msg = f"table {spec.name} has been loaded already, its clock is at {shown}; use ebb update {spec.name}"
                 raise InputError(msg)
-            report = _apply(snapshot, staged, context, slot=slot, started=started, op="load")
+            _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load")
         finally:
-            _clean(snapshot, staged)
+            remove_uncommitted(snapshot, staged.folder if staged else "")
+        report.warnings = [*warnings, *report.warnings]
         report.seconds = round(time.monotonic() - started, 3)
         return report
+
+
+def _erased(snapshot: Snapshot, context: Context) -> tuple[int, list[str]]:
+    """Erase first, which may make the room that the batch needs; a file that will not go stops no update."""
+    counts: list[int] = []
+    if context.dry_run:
+        return 0, []
+    warnings = warned(lambda: counts.append(erase(snapshot, now=context.now)["files_erased"]))
+    return sum(counts), warnings
 
 
 def _has_records(batch: Sequence[InputFile] | DataFrame | None) -> bool:
@@ -197,50 +208,47 @@ def _stage(
 
 def _apply(
     snapshot: Snapshot, staged: Staged | None, context: Context, *, slot: int, started: float, op: str
-) -> Report:
+) -> tuple[Snapshot, Report]:
     """Plan, rewrite and commit."""
     spec, ledger = snapshot.spec, snapshot.ledger
     clock = slot - 1 if ledger.clock is None else ledger.clock
     arriving: Sequence[CellFile] = staged.files if staged else ()
-    plan = plan_update(
-        spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=arriving, lag=spec.lag
-    )
+    if op == "load":
+        plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=arriving)
+    else:
+        plan = plan_update(
+            spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=arriving, lag=spec.lag
+        )
     report = _report(snapshot, staged, plan, clock=clock, slot=slot, op=op)
     report.dry_run = context.dry_run
     if context.dry_run:
         report.seconds = round(time.monotonic() - started, 3)
-        return report
-    folder, adds = "", list(plan.adds)
-    try:
-        if plan.rewrites:
-            from warehouse.rewrite import rewrite
+        return snapshot, report
 
-            context.progress(f"rewriting {len(plan.rewrites)} cells")
-            folder, written = rewrite(snapshot, plan.rewrites, clock=slot, spark=context.spark)
-            adds += written.files
-        now_ms = int(context.now.timestamp() * 1000)
-        # Also without refused records: what an unfinished try of a later slot left must go.
-        refused = staged.quarantine_files if staged else ()
-        commit_refused(snapshot.table, refused, slot=slot, clock=ledger.clock, now_ms=now_ms)
+    def said(adds: Sequence[CellFile]) -> dict[str, Any]:
         report.files_added = len(adds)
         report.bytes_written = sum(f.size_bytes for f in adds)
         report.seconds = round(time.monotonic() - started, 3)
-        after = ledger.advanced(slot, staged.expirations if staged else {}, staged.digest if staged else None)
-        report.version = snapshot.commit(
-            adds=adds,
-            removes=plan.removes,
-            ledger=after,
-            report=_entry(report, plan, op, slot),
-            data_change=True,
-            now_ms=now_ms,
-        )
-    except BaseException:
-        if folder:
-            from warehouse.cells import remove_folder
+        return _entry(report, plan, op, slot)
 
-            remove_folder(snapshot.table.folder / folder)
-        raise
-    return report
+    def quarantine() -> None:
+        # Also without refused records: what an unfinished try of a later slot left must go.
+        refused = staged.quarantine_files if staged else ()
+        commit_refused(snapshot.table, refused, slot=slot, clock=ledger.clock, now_ms=context.now_ms())
+
+    done = carry_out(
+        snapshot,
+        plan,
+        context,
+        clock=slot,
+        ledger=ledger.advanced(slot, staged.expirations if staged else {}, staged.digest if staged else None),
+        data_change=True,
+        report=said,
+        prepare=quarantine,
+    )
+    report.version = done.snapshot.version
+    report.warnings.extend(done.warnings)
+    return done.snapshot, report
 
 
 def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
@@ -290,33 +298,19 @@ def _repeated(snapshot: Snapshot, staged: Staged | None, slot: int, started: flo
     )
 
 
-def _clean(snapshot: Snapshot, staged: Staged | None) -> None:
-    """Remove staged files that were not committed: all of them, or those that a rewrite has merged."""
-    if staged is None:
-        return
-    from warehouse.cells import remove_folder
-
-    named = {f.path for f in snapshot.table.snapshot().files}
-    kept = [f for f in staged.files if f.path in named]
-    if not kept:
-        remove_folder(snapshot.table.folder / staged.folder)
-        return
-    for file in staged.files:
-        if file.path not in named:
-            (snapshot.table.folder / file.path).unlink(missing_ok=True)
-
-
-def _run_what_is_due(table: Table, report: Report, context: Context) -> None:
+def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context) -> None:
     """Seal and purge.  The update is committed: what goes wrong here is a warning, and is tried again next time."""
-    try:
-        snapshot = table.snapshot()
-        if is_sealing(snapshot):
+
+    def work() -> None:
+        after = snapshot
+        if is_sealing(after):
             context.progress("sealing")
-            sealed = seal(snapshot, context)
+            after, sealed = seal(after, context)
             report.sealed_cells, report.sealed_bytes = sealed["cells_touched"], sealed["bytes_written"]
-            snapshot = table.snapshot() if sealed["version"] != snapshot.version else snapshot
-        if any(f.min_exp + snapshot.spec.lag <= report.slot for f in snapshot.files):
-            purged = purge(snapshot, context, lag=snapshot.spec.lag)
+            report.warnings.extend(sealed["warnings"])
+        if any(f.min_exp + after.spec.lag <= report.slot for f in after.files):
+            after, purged = purge(after, context, lag=after.spec.lag)
             report.purged_files = purged["files_removed"]
-    except (RetryError, WarehouseError) as error:
-        report.warnings.append(str(error))
+            report.warnings.extend(purged["warnings"])
+
+    report.warnings.extend(warned(work))

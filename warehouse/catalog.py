@@ -8,22 +8,21 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
-from deltalake import DeltaTable, Field, Schema
-from deltalake.exceptions import DeltaError
-from deltalake.transaction import CommitProperties
-
-from index.errors import ConflictError, EngineError, TableExistsError, UnknownTableError, UsageError
+from index.errors import EngineError, TableExistsError, UnknownTableError, UsageError, WarehouseError
 from index.ledger import Ledger
+from warehouse.checkpoint import CHECKPOINT_INTERVAL
+from warehouse.commit import append, new_id
+from warehouse.log import LOG, commit_action, metadata_actions, new_metadata, schema_text
 from warehouse.schema import PARTITION_COLUMNS, SLOT_COLUMNS, Column, delta_fields
 from warehouse.spec import TableSpec, check_name
-from warehouse.table import APP, Snapshot, Table
+from warehouse.table import Snapshot, Table
 
 __all__ = ["alter_table", "create_table", "drop_table", "find_table", "list_tables"]
 
 _DELTA_PROPERTIES = {
     # No key may ever enter the log: it outlives the records.
     "delta.dataSkippingStatsColumns": ",".join(SLOT_COLUMNS),
-    "delta.checkpointInterval": "50",
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
 }
 
 
@@ -31,7 +30,7 @@ def list_tables(root: Path) -> list[Table]:
     """Return the tables below ``root`` by name."""
     if not root.is_dir():
         return []
-    folders = sorted(entry for entry in root.iterdir() if (entry / "_delta_log").is_dir())
+    folders = sorted(entry for entry in root.iterdir() if (entry / LOG).is_dir())
     return [Table(root, entry.name) for entry in folders if "." not in entry.name]
 
 
@@ -39,14 +38,14 @@ def find_table(root: Path, name: str) -> Table:
     """Return the table with this name, or say which ones exist."""
     check_name(name)
     table = Table(root, name)
-    if not (table.folder / "_delta_log").is_dir():
+    if not table.log.is_dir():
         names = ", ".join(t.name for t in list_tables(root))
         known = f"it has {names}" if names else "it is empty: check --warehouse, or run ebb create first"
         raise UnknownTableError(name, root, known)
     return table
 
 
-def create_table(root: Path, spec: TableSpec) -> Table:
+def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
     """Create an empty table."""
     table = Table(root, spec.name)
     if table.folder.exists():
@@ -55,40 +54,35 @@ def create_table(root: Path, spec: TableSpec) -> Table:
     cells = [Column(name, "int") for name in PARTITION_COLUMNS]
     # The slots stand first: behind a struct column delta-rs does not find their statistics.
     fields = delta_fields((*slots, *spec.columns, *cells))
-    entry = json.dumps({"op": "create", "ledger": Ledger().dumps()}, separators=(",", ":"))
+    metadata = new_metadata(fields, PARTITION_COLUMNS, {**_DELTA_PROPERTIES, **spec.properties()}, now_ms)
+    id = new_id()
+    said = commit_action("create", {"id": id, "op": "create", "ledger": Ledger().dumps()}, now_ms)
+    # Under another name first: the table is there as a whole or not at all.
+    unfinished = root / f".new-{spec.name}-{id}"
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        table.folder.mkdir(mode=0o700)
-        DeltaTable.create(
-            table.folder,
-            Schema.from_json(json.dumps({"type": "struct", "fields": fields})),
-            partition_by=list(PARTITION_COLUMNS),
-            configuration={**_DELTA_PROPERTIES, **spec.properties()},
-            raise_if_key_not_exists=False,
-            commit_properties=CommitProperties(custom_metadata={APP: entry}),
-        )
-    except FileExistsError as error:
-        raise TableExistsError(spec.name, root) from error
-    except (OSError, DeltaError) as error:
-        shutil.rmtree(table.folder, ignore_errors=True)
+        (unfinished / LOG).mkdir(mode=0o700, parents=True)
+        append(unfinished / LOG, 0, [said, *metadata_actions(metadata, with_protocol=True)], id=id, table=spec.name)
+        unfinished.rename(table.folder)
+    except (OSError, WarehouseError) as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if table.folder.exists():
+            raise TableExistsError(spec.name, root) from error
         raise EngineError(f"table {spec.name} cannot be created in {root}", error, "check the folder") from error
+    for left in root.glob(f".new-{spec.name}-*"):
+        shutil.rmtree(left, ignore_errors=True)
     return table
 
 
-def alter_table(snapshot: Snapshot, changes: Mapping[str, str], new_column: Column | None) -> None:
-    """Change properties, then add a column: one commit each, both with the ledger as it is."""
-    entry = json.dumps({"op": "alter", "ledger": snapshot.ledger.dumps()}, separators=(",", ":"))
-    properties = CommitProperties(custom_metadata={APP: entry}, max_commit_retries=0)
-    try:
-        if changes:
-            snapshot.delta.alter.set_table_properties(
-                dict(changes), raise_if_not_exists=False, commit_properties=properties
-            )
-        if new_column is not None:
-            field = Field.from_json(json.dumps(delta_fields([new_column])[0]))
-            DeltaTable(snapshot.table.folder).alter.add_columns(field, commit_properties=properties)
-    except DeltaError as error:
-        raise ConflictError(snapshot.table.name, snapshot.version) from error
+def alter_table(snapshot: Snapshot, changes: Mapping[str, str], new_column: Column | None, now_ms: int) -> None:
+    """Change properties and add a column, in one commit with the ledger as it is."""
+    schema = json.loads(snapshot.metadata["schemaString"])
+    fields = [*schema["fields"], *(delta_fields([new_column]) if new_column else [])]
+    metadata = {
+        **snapshot.metadata,
+        "schemaString": schema_text(fields),
+        "configuration": {**snapshot.metadata["configuration"], **changes},
+    }
+    snapshot.commit_metadata(metadata, {"op": "alter"}, now_ms)
 
 
 def drop_table(table: Table) -> None:

@@ -15,7 +15,7 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,9 @@ from warehouse.directory import blocks_of, has_plain_bytes, write_side_file
 from warehouse.keys import Codes
 from warehouse.parquet import DataFile, leaves, room_for_sums, seal_file
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT
+from warehouse.table import side_file
 
-__all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_folder", "split_cells"]
+__all__ = ["Layout", "RunWriter", "Written", "conform", "merge_runs", "remove_all_but", "remove_folder", "split_cells"]
 
 GROUP_BYTES = 512 * 1024  # a row group ends at the last key boundary before so many bytes
 LEAST_GROUP_BYTES = 128 * 1024  # or before so many, if the file is small; a run of so many has row groups of its own
@@ -340,3 +341,18 @@ def remove_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):
         folder.rename(grave)
     shutil.rmtree(grave, ignore_errors=True)
+
+
+def remove_all_but(table: Path, folder: str, kept: Collection[str]) -> None:
+    """Remove what is in a folder of ours below a table, except some data files and what lies beside them."""
+    kept = {place for path in kept if path.startswith(f"{folder}/") for place in (path, side_file(path))}
+    if not kept:
+        remove_folder(table / folder)
+        return
+    for place, _, names in os.walk(table / folder, topdown=False):
+        for name in names:
+            if os.path.relpath(f"{place}/{name}", table) not in kept:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{place}/{name}")
+        with contextlib.suppress(OSError):  # not empty
+            os.rmdir(place)

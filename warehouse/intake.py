@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING, Any
 from index.cellfile import CellFile
 from index.errors import EngineError, SchemaDriftError
 from index.grid import Cell
-from warehouse.cells import remove_folder
+from warehouse.cells import remove_all_but, remove_folder
 from warehouse.errors import spark_errors
 from warehouse.judge import OVER, RAW, REASON
 from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, Column, arrow_schema, check_drift
 from warehouse.source import InputFile, check_inputs, nanosecond_columns
 from warehouse.spec import TableSpec
-from warehouse.table import side_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -344,16 +343,6 @@ def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, An
     if staged.received != staged.admitted + staged.expired_on_arrival + staged.quarantined:
         counts = f"{staged.received} received, {staged.admitted} admitted, {staged.expired_on_arrival} expired, {staged.quarantined} quarantined"
         raise EngineError("the intake lost count", counts, "nothing was changed; report this")
-    _remove_attempts(table, staged)
+    # What failed attempts of a task left.
+    remove_all_but(Path(table), folder, [f.path for f in staged.files] + staged.quarantine_files)
     return staged
-
-
-def _remove_attempts(table: str, staged: Staged) -> None:
-    """Remove what failed attempts of a task left in the folder."""
-    wanted = {f"{table}/{path}" for f in staged.files for path in (f.path, side_file(f.path))} | {
-        f"{table}/{path}" for path in staged.quarantine_files
-    }
-    for place, _, names in os.walk(f"{table}/{staged.folder}"):
-        for name in names:
-            if f"{place}/{name}" not in wanted:
-                os.unlink(f"{place}/{name}")

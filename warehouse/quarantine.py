@@ -7,7 +7,6 @@ try replaces them. Each update's records are a partition, so they go as whole fi
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,16 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable, Schema
-from deltalake.transaction import AddAction, CommitProperties, RemoveAction
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from index.errors import CorruptionError, EngineError
+from warehouse.checkpoint import checkpoint_if_due
+from warehouse.commit import append, new_id
+from warehouse.log import LOG, Action, add_action, commit_action, metadata_actions, new_metadata, remove_action
 from warehouse.schema import Column, delta_fields
 from warehouse.table import Table, inside
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Refused", "commit_refused", "expire_refused", "read_refused", "write_refused"]
+__all__ = ["Refused", "checkpoint_quarantine", "commit_refused", "expire_refused", "read_refused", "write_refused"]
 
 _COLUMNS = (Column("reason", "string"), Column("record", "string"), Column("_slot", "bigint"))
 
@@ -52,25 +55,42 @@ def write_refused(table: str, folder: str, parts: Sequence[pa.Table]) -> dict[st
     return {"files": [path], "reasons": dict(Counter(refused["reason"].to_pylist()))}
 
 
-def _open(table: Table, *, create: bool) -> DeltaTable | None:
-    if (table.quarantine / "_delta_log").is_dir():
-        return DeltaTable(table.quarantine)
-    if not create:
+def _open(table: Table) -> DeltaTable | None:
+    try:
+        if not any((table.quarantine / LOG).iterdir()):
+            return None
+    except FileNotFoundError:
         return None
-    table.quarantine.mkdir(mode=0o700, exist_ok=True)
-    return DeltaTable.create(
-        table.quarantine,
-        Schema.from_json(json.dumps({"type": "struct", "fields": delta_fields(_COLUMNS)})),
-        partition_by=["_slot"],
-        # The records must not outlive their files in the log.
-        configuration={"delta.dataSkippingNumIndexedCols": "0"},
-    )
+    except OSError as error:
+        raise _unwritable(table, error) from error
+    try:
+        return DeltaTable(table.quarantine)
+    except (DeltaError, OSError) as error:
+        step = "restore it from a backup, or remove its folder if its records are not needed"
+        raise CorruptionError(f"the log of the quarantine of table {table.name} cannot be read", error, step) from error
 
 
-def _commit(delta: DeltaTable, actions: list[AddAction | RemoveAction]) -> None:
-    delta.create_write_transaction(
-        actions, "append", delta.schema(), ["_slot"], commit_properties=CommitProperties(max_commit_retries=0)
-    )
+def _create(table: Table, now_ms: int) -> DeltaTable | None:
+    try:
+        (table.quarantine / LOG).mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(table, error) from error
+    # The records must not outlive their files in the log.
+    configuration = {"delta.dataSkippingNumIndexedCols": "0"}
+    metadata = new_metadata(delta_fields(_COLUMNS), ["_slot"], configuration, now_ms)
+    _append(table, 0, metadata_actions(metadata, with_protocol=True), op="create", now_ms=now_ms)
+    return _open(table)
+
+
+def _append(table: Table, version: int, actions: Sequence[Action], *, op: str, now_ms: int) -> None:
+    id = new_id()
+    entry = [commit_action(op, {"id": id, "op": op}, now_ms), *actions]
+    append(table.quarantine / LOG, version, entry, id=id, table=f"{table.name}.quarantine")
+
+
+def _unwritable(table: Table, error: OSError) -> EngineError:
+    step = "nothing was changed; check its folder and the free space"
+    return EngineError(f"the quarantine of table {table.name} cannot be written", error, step)
 
 
 def _live(delta: DeltaTable) -> Iterator[tuple[str, int, int]]:
@@ -82,43 +102,56 @@ def _live(delta: DeltaTable) -> Iterator[tuple[str, int, int]]:
             yield inside(path), slot, size
 
 
-def _removal(path: str, slot: int, size: int, now_ms: int) -> RemoveAction:
-    data_change = True
-    return RemoveAction(path, data_change, now_ms, size, {"_slot": str(slot)})
+def _removal(path: str, slot: int, size: int, now_ms: int) -> Action:
+    return remove_action(path, size, {"_slot": str(slot)}, now_ms, data_change=True)
 
 
 def commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int | None, now_ms: int) -> None:
     """Move staged files into the quarantine under ``slot``, replacing what an unfinished try of it left."""
-    delta = _open(table, create=bool(files))
+    delta = _open(table)
     if delta is None:
-        return
+        if not files:
+            return
+        delta = _create(table, now_ms)
+    assert delta is not None  # noqa: S101 - created above
     stale = [f for f in _live(delta) if clock is None or f[1] > clock]
-    adds: list[AddAction | RemoveAction] = []
-    data_change = True
-    for file in files:
-        path = f"_slot={slot}/{Path(file).name}"
-        (table.quarantine / f"_slot={slot}").mkdir(mode=0o700, exist_ok=True)
-        (table.folder / file).rename(table.quarantine / path)
-        size = (table.quarantine / path).stat().st_size
-        adds.append(AddAction(path, size, {"_slot": str(slot)}, now_ms, data_change, "{}"))
+    adds: list[Action] = []
+    try:
+        for file in files:
+            path = f"_slot={slot}/{Path(file).name}"
+            (table.quarantine / f"_slot={slot}").mkdir(mode=0o700, exist_ok=True)
+            (table.folder / file).rename(table.quarantine / path)
+            size = (table.quarantine / path).stat().st_size
+            adds.append(add_action(path, size, {"_slot": str(slot)}, now_ms, data_change=True, statistics="{}"))
+    except OSError as error:
+        raise _unwritable(table, error) from error
     if adds or stale:
-        _commit(delta, [*adds, *(_removal(*f, now_ms) for f in stale)])
+        actions = [*adds, *(_removal(*f, now_ms) for f in stale)]
+        _append(table, delta.version() + 1, actions, op="update", now_ms=now_ms)
         _unlink(table, [f[0] for f in stale])
 
 
 def expire_refused(table: Table, *, through: int, now_ms: int) -> int:
     """Remove, from table and disk, what was refused at or before slot ``through``; returns how many files."""
-    delta = _open(table, create=False)
+    delta = _open(table)
     if delta is None:
         return 0
     live = list(_live(delta))
-    over = [f for f in live if f[1] <= through]
-    if over:
-        _commit(delta, [_removal(*f, now_ms) for f in over])
-    keep = {f[0] for f in live} - {f[0] for f in over}
+    expired = [f for f in live if f[1] <= through]
+    if expired:
+        actions = [_removal(*f, now_ms) for f in expired]
+        _append(table, delta.version() + 1, actions, op="expire", now_ms=now_ms)
+    keep = {f[0] for f in live} - {f[0] for f in expired}
     on_disk = [p.relative_to(table.quarantine).as_posix() for p in table.quarantine.glob("_slot=*/*")]
     _unlink(table, [path for path in on_disk if path not in keep])
-    return len(over)
+    return len(expired)
+
+
+def checkpoint_quarantine(table: Table) -> None:
+    """Write down what the quarantine looks like, if it exists and that is due."""
+    delta = _open(table)
+    if delta is not None:
+        checkpoint_if_due(table.quarantine, delta.version())
 
 
 def _unlink(table: Table, paths: Sequence[str]) -> None:
@@ -131,14 +164,24 @@ def _unlink(table: Table, paths: Sequence[str]) -> None:
 
 def read_refused(table: Table) -> list[Refused]:
     """Return the records in quarantine, oldest first."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    delta = _open(table, create=False)
+    delta = _open(table)
     if delta is None:
         return []
     records: list[Refused] = []
     for path, slot, _ in sorted(_live(delta), key=lambda f: f[1]):
-        with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:
-            data = file.read(columns=["reason", "record"]).to_pylist()
+        try:
+            with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:
+                data = file.read(columns=["reason", "record"]).to_pylist()
+        except FileNotFoundError:
+            if path in {f[0] for f in _live(_open(table) or delta)}:
+                step = "restore it from a backup; the records of the table itself are not concerned"
+                raise CorruptionError("a file of the quarantine is missing", path, step) from None
+            continue  # erased while we read: its time was over
+        except (OSError, pa.ArrowException) as error:
+            step = "restore it from a backup; the records of the table itself are not concerned"
+            raise CorruptionError("a file of the quarantine is damaged", f"{path} ({error})", step) from error
         records.extend(Refused(slot, row["reason"], row["record"]) for row in data)
     return records

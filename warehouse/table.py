@@ -1,7 +1,7 @@
 """One table on disk: its folder, its log, and what it looked like at one version.
 
-The log is read with delta-rs and, for the entries that only Ebb writes, as the JSON lines it is. Nothing here
-starts Spark, and nothing here imports pyarrow: an empty tick should cost no more than it must.
+The newest version is read with delta-rs; single commits are read, and all are written, as the JSON lines that they
+are. Nothing here starts Spark, and nothing here imports pyarrow: an empty tick should cost no more than it must.
 """
 
 from __future__ import annotations
@@ -9,26 +9,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from index.cellfile import CellFile
-from index.errors import ConflictError, CorruptionError, EngineError, UnknownTableError
+from index.errors import CorruptionError, UnknownTableError
 from index.grid import Cell
 from index.ledger import Ledger
-from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, PARTITION_COLUMNS, columns_of_delta
+from warehouse.commit import append, new_id
+from warehouse.log import APP, LOG, Action, LogEntry, add_action, commit_action, entry_name, remove_action
+from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, columns_of_delta
 from warehouse.spec import TableSpec
 
-__all__ = ["APP", "SIDE_SUFFIX", "Snapshot", "Table", "inside", "side_file"]
+__all__ = ["SIDE_SUFFIX", "Snapshot", "Table", "inside", "side_file"]
 
-APP = "ebb"  # the application id of our transactions and the name of our entry in each commit
-_LOG = "_delta_log"
 _HIDDEN = "_ebb"
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 
@@ -55,6 +54,11 @@ class Table:
         return self.root / self.name
 
     @property
+    def log(self) -> Path:
+        """Return the folder of the Delta log."""
+        return self.folder / LOG
+
+    @property
     def hidden(self) -> Path:
         """Return the folder for what is not part of the Delta table: the lock."""
         return self.folder / _HIDDEN
@@ -74,23 +78,32 @@ class Table:
             raise CorruptionError(
                 f"the log of table {self.name} cannot be read", error, "restore it from a backup"
             ) from error
-        columns = columns_of_delta(delta.schema().to_json())
-        spec = TableSpec.from_properties(self.name, columns, delta.metadata().configuration)
+        schema, about = delta.schema().to_json(), delta.metadata()
+        metadata = {
+            "id": str(about.id),
+            "name": about.name,
+            "description": about.description,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema,
+            "partitionColumns": about.partition_columns,
+            "createdTime": about.created_time,
+            "configuration": about.configuration,
+        }
         version = delta.version()
         return Snapshot(
             table=self,
-            delta=delta,
-            spec=spec,
+            spec=TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration),
             version=version,
             files=_files(delta),
             ledger=self._ledger(delta, version),
+            metadata=metadata,
             mark=self._mark(version),
         )
 
     def renewed(self, known: Snapshot | None) -> Snapshot:
         """Return a known snapshot if it is still the newest, which takes two looks at the log; otherwise the newest."""
         if known is not None and known.mark is not None:
-            following = self.folder / _LOG / f"{known.version + 1:020}.json"
+            following = self.log / entry_name(known.version + 1)
             if self._mark(known.version) == known.mark and not following.exists():
                 return known
         return self.snapshot()
@@ -98,7 +111,7 @@ class Table:
     def _mark(self, version: int) -> tuple[int, int] | None:
         """Return what tells a log entry from another one of the same version in a table made anew."""
         try:
-            found = os.stat(self.folder / _LOG / f"{version:020}.json")
+            found = os.stat(self.log / entry_name(version))
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
@@ -111,10 +124,14 @@ class Table:
         where = f"no commit of Ebb is left in the log of table {self.name} (clock {clock})"
         raise CorruptionError("the ledger is missing", where, "restore the log from a backup")
 
+    def entry(self, version: int) -> LogEntry | None:
+        """Return one commit; None if there is none, or none any more."""
+        return LogEntry.read(self.log, version)
+
     def entries(self, newest: int) -> Iterator[LogEntry]:
         """Yield the commits from ``newest`` back to the oldest that the log still has."""
         for version in range(newest, -1, -1):
-            entry = LogEntry.read(self.folder / _LOG / f"{version:020}.json", version)
+            entry = self.entry(version)
             if entry is None:
                 return
             yield entry
@@ -130,7 +147,7 @@ class Table:
     def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""
         for top in sorted(os.scandir(self.folder), key=lambda item: item.name):
-            if top.name in (_LOG, _HIDDEN):
+            if top.name in (LOG, _HIDDEN):
                 continue
             yield from _files_at(top, top.name)
 
@@ -166,58 +183,21 @@ def inside(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One commit as its log entry tells it."""
-
-    version: int
-    timestamp_ms: int
-    operation: str
-    ebb: Mapping[str, Any]  # our own part; empty if somebody else committed
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    bytes_added: int
-
-    @staticmethod
-    def read(path: Path, version: int) -> LogEntry | None:
-        """Read a log entry; None if it has been cleaned up."""
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            actions = [json.loads(line) for line in lines if line.strip()]
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise CorruptionError(
-                "a log entry cannot be read", f"{path.name} ({error})", "restore it from a backup"
-            ) from error
-        info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-        adds = [a["add"] for a in actions if "add" in a]
-        return LogEntry(
-            version=version,
-            timestamp_ms=info.get("timestamp", 0),
-            operation=info.get("operation", "?"),
-            ebb=json.loads(info.get(APP, "{}")),
-            added=tuple(unquote(add["path"]) for add in adds),
-            removed=tuple(unquote(a["remove"]["path"]) for a in actions if "remove" in a),
-            bytes_added=sum(add["size"] for add in adds),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A table at one version."""
 
     table: Table
-    delta: DeltaTable
     spec: TableSpec
     version: int
     files: tuple[CellFile, ...]
     ledger: Ledger
+    metadata: Mapping[str, Any]  # as Delta keeps it
     mark: tuple[int, int] | None = None  # of its log entry
 
     @property
     def table_id(self) -> str:
         """Return what tells the table from another one of the same name."""
-        return str(self.delta.metadata().id)
+        return str(self.metadata["id"])
 
     def commit(
         self,
@@ -228,35 +208,43 @@ class Snapshot:
         report: Mapping[str, Any],
         data_change: bool,
         now_ms: int,
-    ) -> int:
-        """Commit files and ledger in one entry against this very version, and return the new version.
+    ) -> Snapshot:
+        """Commit files and ledger in one entry against this very version, and return what the table looks like then.
 
-        Raises ConflictError if anybody has committed since; nothing is retried, because the plan may be stale.
+        Raises ConflictError if anybody has committed since: nothing is planned again here. See :func:`append`.
         """
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(f.path, f.size_bytes, _values(f.cell), now_ms, data_change, _statistics(f)) for f in adds
-        ]
-        actions += [RemoveAction(f.path, data_change, now_ms, f.size_bytes, _values(f.cell)) for f in removes]
-        entry = json.dumps({**report, "ledger": ledger.dumps()}, separators=(",", ":"))
-        properties = CommitProperties(
-            custom_metadata={APP: entry},
-            max_commit_retries=0,
-            app_transactions=[] if ledger.clock is None else [Transaction(APP, ledger.clock)],
-        )
-        try:
-            self.delta.create_write_transaction(
-                actions, "append", self.delta.schema(), list(PARTITION_COLUMNS), commit_properties=properties
+        actions = [
+            add_action(
+                f.path, f.size_bytes, _values(f.cell), now_ms, data_change=data_change, statistics=_statistics(f)
             )
-        except CommitFailedError as error:
-            raise ConflictError(self.table.name, self.version) from error
-        except (DeltaError, OSError) as error:
-            raise EngineError(
-                "the commit failed", error, "nothing was changed; mend the cause and run it again"
-            ) from error
-        return self.version + 1
+            for f in adds
+        ]
+        actions += [
+            remove_action(f.path, f.size_bytes, _values(f.cell), now_ms, data_change=data_change) for f in removes
+        ]
+        self._append(actions, ledger, report, now_ms)
+        gone = {f.path for f in removes}
+        return replace(
+            self,
+            version=self.version + 1,
+            files=(*(f for f in self.files if f.path not in gone), *adds),
+            ledger=ledger,
+            mark=self.table._mark(self.version + 1),
+        )
+
+    def commit_metadata(self, metadata: Mapping[str, Any], report: Mapping[str, Any], now_ms: int) -> None:
+        """Change what the table says about itself, in one entry against this very version."""
+        self._append([{"metaData": dict(metadata)}], self.ledger, report, now_ms)
+
+    def _append(self, actions: Sequence[Action], ledger: Ledger, report: Mapping[str, Any], now_ms: int) -> None:
+        id = new_id()
+        ebb = {"id": id, **report, "ledger": ledger.dumps()}
+        clock: list[Action] = [] if ledger.clock is None else [{"txn": {"appId": APP, "version": ledger.clock}}]
+        entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
+        append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
 
 
-def _values(cell: Cell) -> dict[str, str | None]:
+def _values(cell: Cell) -> dict[str, str]:
     return {"_g": str(cell.group), "_e": str(cell.cohort)}
 
 

@@ -5,7 +5,6 @@ within the readers' time no file is missing (P19): on real processes, and with u
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 from bisect import bisect_left, bisect_right
@@ -27,6 +26,7 @@ from tests.crash.reader import WAYS, Seen, is_asked_for, stream
 from tests.crash.worker import WatchedTable, key_of
 from tests.isolation import Read, Update, Violation, check
 from tests.model import Model, Record
+from tests.seeds import drawn_seed
 from warehouse import latest
 from warehouse.latest import LatestWindow
 from warehouse.window import Window
@@ -183,8 +183,7 @@ def test_every_read_beside_a_busy_writer_is_one_window_and_recent_enough(
     Under retire with the default readers' time no file may ever be missing. Under rebuild the readers' time is the
     shortest that there is: some reads are told that a file is missing, but what a read returns must be right.
     """
-    seed, course = random.SystemRandom().randrange(2**32), COURSES[name]
-    print(f"seed {seed}")
+    seed, course = drawn_seed(), COURSES[name]
     began = time.monotonic()
     recording = _record(tmp_path, course, seed)
     seconds = time.monotonic() - began

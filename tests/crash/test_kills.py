@@ -20,9 +20,10 @@ from maintenance import OpenTable
 from tests.builders import integer_table, open_warehouse, scanned_ids, write_batch
 from tests.crash.processes import Process, java_of, until, wait_for_end
 from tests.model import Model, Record
+from tests.seeds import drawn_seed, rounds
 from warehouse.quarantine import read_refused
 
-ROUNDS = int(os.environ.get("EBB_KILLS", "4"))  # kills per strategy; a soak asks for more
+ROUNDS = rounds(4)  # kills per strategy
 SLOTS = ROUNDS + 1
 POINTS = ("folder", "file", "log", "delay")
 VICTIMS = ("python", "jvm", "both")
@@ -120,8 +121,7 @@ def stories(tmp_path: Path) -> Iterator[list[Story]]:
 
 @pytest.mark.parametrize("strategy", list(GRIDS))
 def test_a_killed_update_is_applied_whole_or_not_at_all(strategy: str, tmp_path: Path, stories: list[Story]) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
+    seed = drawn_seed()
     story = Story(tmp_path, strategy, seed)
     stories.append(story)
     outcomes = set()

@@ -91,9 +91,9 @@ class WatchedTable(Table):
 class _WatchedSnapshot(Snapshot):
     __slots__ = ()
 
-    def commit(self, **what: Any) -> int:
+    def commit(self, **what: Any) -> Snapshot:
         began = time.monotonic_ns()
-        version = super().commit(**what)
+        after = super().commit(**what)
         committed = time.monotonic_ns()
         assert isinstance(self.table, WatchedTable)
         noted = Commit(
@@ -105,7 +105,7 @@ class _WatchedSnapshot(Snapshot):
             files_removed=len(what["removes"]),
         )
         self.table.commits.append(noted)
-        return version
+        return after
 
 
 class Writer:

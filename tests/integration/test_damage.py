@@ -35,9 +35,9 @@ from index.directory import load_blocks
 from index.errors import CorruptionError
 from index.grid import Cell
 from maintenance import OpenTable, Warehouse
-from maintenance.define import alter
 from tests.builders import integer_table, open_warehouse, scanned_ids, version_of, write_batch
 from tests.model import Model, Record
+from tests.seeds import drawn_seed
 from warehouse import directory
 from warehouse.cells import Layout, RunWriter
 from warehouse.parquet import DataFile
@@ -79,7 +79,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
         model = Model(table.table.snapshot().spec.timeline)
         for slot in (1, 2, 3):
             if name == "grown" and slot == 2:
-                alter(table.table, add_column="more DOUBLE")
+                table.alter(add_column="more DOUBLE")
             file = write_batch(folder / "batch.parquet", _batch(name, slot))
             if name == "grown" and slot > 1:
                 data = pq.read_table(file)
@@ -324,8 +324,7 @@ def test_a_damaged_file_gives_the_right_answer_or_an_error_that_names_it(
     built: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Flips everywhere, cuts, lost sectors, swapped files; read by every way, with and without the cache, in children."""
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
+    seed = drawn_seed()
     roots = [_copy(built, tmp_path / str(turn)) for turn in range(2)]
     damages = _damages(roots[0], seed)
     assert sum(damage.kind in FLIPS for damage in damages) >= 400

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from maintenance import OpenTable, Warehouse
 from tests.predicates import COLUMNS, Record, predicates, records, typed
+from tests.seeds import drawn_seed
 from tests.truth import truth
 from warehouse.schema import Column, arrow_schema
 from warehouse.where import names, to_sql
@@ -68,8 +69,7 @@ def _fill(table: OpenTable, folder: Path, batch: list[Record], rng: random.Rando
 def test_the_slow_truth_the_direct_path_and_spark_agree_on_random_predicates(
     strategy: str, warehouse: Warehouse, tmp_path: Path, spark: Any
 ) -> None:
-    number = random.SystemRandom().randrange(2**32)
-    print(f"seed {number}")
+    number = drawn_seed()
     asked = [p for p in _examples(predicates, 150, number) if not names(p) & {"z z", "far`"}]
     batch = _examples(records, 200, number)
     declared = ", ".join(f"`{column.name}` {column.type}" for column in OURS)
@@ -99,8 +99,7 @@ def test_the_slow_truth_the_direct_path_and_spark_agree_on_random_predicates(
 def test_scans_and_probes_are_the_same_through_both_engines_to_the_last_record(
     warehouse: Warehouse, tmp_path: Path, spark: Any
 ) -> None:
-    number = random.SystemRandom().randrange(2**32)
-    print(f"seed {number}")
+    number = drawn_seed()
     declared = ", ".join(f"`{column.name}` {column.type}" for column in OURS)
     table = warehouse.create(
         "t", schema=f"id BIGINT, {declared}, ins BIGINT, exp BIGINT", key=["id"], inserted="ins", expires="exp", tick="1",

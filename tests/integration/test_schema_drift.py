@@ -297,12 +297,10 @@ def test_a_batch_from_before_a_column_was_added_is_not_applied_again(warehouse: 
 
 
 def test_adding_a_column_is_refused_where_it_would_confuse(table: OpenTable) -> None:
-    from maintenance.define import alter
-
     before = version_of(table)
     for text in ("pay STRING", "PAY STRING", "_raw STRING", "a STRING, b STRING", "x NOTYPE", "`a b` INT", ""):
         with pytest.raises(UsageError):
-            alter(table.table, add_column=text) if text else alter(table.table, deletion_bound="1")
-    alter(table.table, add_column="fine MAP<STRING,INT>", dry_run=True)
+            table.alter(add_column=text) if text else table.alter(deletion_bound="1")
+    table.alter(add_column="fine MAP<STRING,INT>", dry_run=True)
     assert version_of(table) == before
     assert [c.name for c in table.table.snapshot().spec.columns] == ["id", "key", "inserted", "expires", "pay"]

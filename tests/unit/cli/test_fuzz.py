@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from cli.main import app, main
+from tests.seeds import drawn_seed
 from tests.unit.cli.command import state_of
 from tests.unit.cli.conftest import DECLARED
 
@@ -69,8 +70,7 @@ def _arguments(rng: random.Random) -> list[str]:
 def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
+    seed = drawn_seed()
     rng = random.Random(seed)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, Schema
 
 from index.errors import UsageError
 from maintenance import Warehouse
+from tests.seeds import drawn_seed
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
@@ -54,8 +55,7 @@ def test_the_longest_name_is_accepted(ebb: Command) -> None:
 
 
 def test_five_hundred_traversals_make_nothing_anywhere(ebb: Command, tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}")
+    seed = drawn_seed()
     rng = random.Random(seed)
     before = _listing(tmp_path)
     warehouse = Warehouse.open(ebb.root)

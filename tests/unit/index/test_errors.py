@@ -14,6 +14,7 @@ from index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    InDoubtError,
     InputError,
     JumpError,
     LockedError,
@@ -65,6 +66,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (UpgradeError("t", 2, 1), "table t has format version 2 and this Ebb knows 1; upgrade Ebb"),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
     (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
+    (
+        InDoubtError("t", "the disk is gone"),
+        "whether the commit to table t was made is not known: the disk is gone; nothing was deleted, run the command again to settle it",
+    ),
 ]
 
 

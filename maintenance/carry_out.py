@@ -1,0 +1,116 @@
+"""Carrying out a plan: rewrite, check the cells, commit, clean up.  The one way files of a table change.
+
+Every plan says which cells it may touch, and nothing is committed that touches another: for an update that is the
+promise of at most G + E - 1. Files that were written for a plan are deleted only if the log could be read and its next
+entry does not name them. What follows the commit (checkpoints) can fail without harm, and is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from index.cellfile import CellFile
+from index.errors import CorruptionError, EngineError
+from index.ledger import Ledger
+from maintenance.context import Context
+from maintenance.plan import Plan
+from warehouse.checkpoint import checkpoint_if_due
+from warehouse.quarantine import checkpoint_quarantine
+from warehouse.table import Snapshot
+
+__all__ = ["Done", "carry_out", "remove_uncommitted", "warned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a plan."""
+
+    snapshot: Snapshot  # the table after the commit
+    added: tuple[CellFile, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def bytes_written(self) -> int:
+        """Return the size of the files that were added."""
+        return sum(file.size_bytes for file in self.added)
+
+
+def carry_out(
+    snapshot: Snapshot,
+    plan: Plan,
+    context: Context,
+    *,
+    clock: int,
+    ledger: Ledger,
+    data_change: bool,
+    report: Callable[[Sequence[CellFile]], Mapping[str, Any]],
+    prepare: Callable[[], None] = lambda: None,
+) -> Done:
+    """Make one commit of a plan.
+
+    ``clock``: what has expired at it is left out of what is rewritten. ``report``: what the commit says about itself,
+    given the files that it adds. ``prepare`` is called when everything but the commit is done.
+    """
+    folder, adds = "", plan.adds
+    try:
+        _check_cells(plan)
+        if plan.rewrites:
+            from warehouse.rewrite import rewrite
+
+            context.progress(f"rewriting {len(plan.rewrites)} cells")
+            folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
+            adds = (*adds, *written.files)
+        prepare()
+        after = snapshot.commit(
+            adds=adds,
+            removes=plan.removes,
+            ledger=ledger,
+            report=report(adds),
+            data_change=data_change,
+            now_ms=context.now_ms(),
+        )
+    except BaseException:
+        remove_uncommitted(snapshot, folder)
+        raise
+    return Done(after, adds, tuple(_follow_up(after)))
+
+
+def _check_cells(plan: Plan) -> None:
+    strange = sorted(plan.cells_touched - plan.within)
+    if strange:
+        touched = f"it would touch cell {tuple(strange[0])}, and may touch {len(plan.within)} others"
+        raise EngineError("the plan leaves its cells", touched, "nothing was changed; report this")
+
+
+def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
+    """Remove what is in a folder of ours and not in the commit after ``snapshot``, if there is one.
+
+    If the log cannot be read, everything stays: the commit may be there, and the next erase will know.
+    """
+    if not folder:
+        return
+    try:
+        entry = snapshot.table.entry(snapshot.version + 1)
+    except CorruptionError:
+        return
+    from warehouse.cells import remove_all_but
+
+    remove_all_but(snapshot.table.folder, folder, entry.added if entry else ())
+
+
+def _follow_up(snapshot: Snapshot) -> list[str]:
+    return [
+        *warned(lambda: checkpoint_if_due(snapshot.table.folder, snapshot.version)),
+        *warned(lambda: checkpoint_quarantine(snapshot.table)),
+    ]
+
+
+def warned(work: Callable[[], object]) -> list[str]:
+    """Do work that may fail after a commit; return what went wrong, whoever raised it."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001 - the commit is made: nothing that follows may make it look undone
+        return [str(error) or type(error).__name__]
+    return []

@@ -1,0 +1,68 @@
+"""Faults at chosen moments of real work: the interpreter itself reports each call to the operating system.
+
+An audit hook sees every file that Python opens, links, renames, removes or makes. While a fault is armed, the n-th of
+those below a folder raises instead of being done: an error of the disk, or an interruption as if a signal had arrived
+just then. Nothing of Ebb is replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_EVENTS = {"open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+
+
+class Interruption(BaseException):
+    """What a signal does to the main thread."""
+
+
+def full_disk() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def broken_disk() -> OSError:
+    return OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class Fault:
+    """Counts what is done below a folder and breaks the n-th of it; -1 to break nothing."""
+
+    def __init__(self, folder: Path, error: BaseException, at: int) -> None:
+        self.folder, self.error, self.at = str(folder), error, at
+        self.seen: list[str] = []
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | os.PathLike) else ""
+        if not path.startswith(self.folder):
+            return
+        self.seen.append(f"{event} {path.removeprefix(self.folder)}")
+        if len(self.seen) - 1 == self.at:
+            raise self.error
+
+
+_armed: list[Fault] = []
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if _armed and event in _EVENTS:
+        _armed[-1].note(event, arguments)
+
+
+sys.addaudithook(_hook)  # for ever, but it does nothing unless a fault is armed
+
+
+@contextmanager
+def armed(folder: Path, error: BaseException, at: int = -1) -> Iterator[Fault]:
+    """Break the n-th thing that is done to files below a folder, from zero."""
+    fault = Fault(folder, error, at)
+    _armed.append(fault)
+    try:
+        yield fault
+    finally:
+        _armed.remove(fault)
