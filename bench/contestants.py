@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.workloads import SCHEMA, Workload
-from maintenance import Warehouse
-from warehouse.settings import Settings
+from ebb import Warehouse
+from ebb.warehouse.settings import Settings
 
 __all__ = ["Append", "AppendCells", "AppendDelete", "Contestant", "Ebb"]
 

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
-from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -24,13 +23,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import rocksdict  # type: ignore[import-not-found,unused-ignore]  # comes with the extra "bench" only
 
-from index.directory import Block
-from index.grid import Cell
-from warehouse import cells
-from warehouse.directory import Finder
-from warehouse.keys import Wanted
-from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, arrow_schema
-from warehouse.window import Window
+from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
+from ebb.index.directory import Block
+from ebb.index.grid import Cell
+from ebb.index.keys import Wanted
+from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.sizes import WriteSizes
+from ebb.warehouse.parquet.writer import Layout, RunWriter
+from ebb.warehouse.read.finder import Finder
+from ebb.warehouse.read.window import Window
 
 __all__ = [
     "Digest",
@@ -103,11 +104,12 @@ def sorted_file(window: Window, folder: Path) -> Path:
     """Write the records of a window as one Parquet file, by key, with row groups as Ebb makes them."""
     schema = arrow_schema(window.snapshot.spec.columns)
     (folder / "sorted").mkdir(parents=True)
-    with patch.object(cells, "FILE_BYTES", sys.maxsize):
-        writer = cells.RunWriter(cells.Layout(schema, ("k",), str(folder), "sorted"), Cell(0, 0))
+    if True:
+        layout = Layout(schema, ("k",), str(folder), "sorted", WriteSizes(file_bytes=sys.maxsize))
+        writer = RunWriter(layout, Cell(0, 0))
         for batch in window.read(window.wanted((), low=0)):
             slots = {INSERTED_SLOT: batch["ins"], EXPIRES_SLOT: batch["exp"]}
-            writer.add(cells.conform(pa.table({name: batch[name] for name in COLUMNS} | slots), schema))
+            writer.add(conform(pa.table({name: batch[name] for name in COLUMNS} | slots), schema))
         (written,) = writer.close().files
     return folder / written.path
 

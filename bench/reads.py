@@ -36,9 +36,10 @@ from bench.readers import (
     unfiltered,
 )
 from bench.workloads import Workload
-from maintenance import OpenTable, Warehouse
-from warehouse.duck import DuckSession
-from warehouse.window import Cost, Window
+from ebb import OpenTable, Warehouse
+from ebb.warehouse.read.request import Cost
+from ebb.warehouse.read.window import Window
+from ebb.warehouse.sql.duckdb import DuckSession
 
 __all__ = ["reads"]
 
@@ -60,12 +61,12 @@ atexit.register(tell)
 """
 SCANS = {  # processes that do nothing else
     "`ebb scan --format arrow`": """
-from cli.main import entry
+from ebb.cli.main import entry
 sys.argv = ["ebb", "--warehouse", sys.argv[1], "scan", "t", "--format", "arrow"]
 entry()
 """,
     "a scan in Python": """
-from maintenance import Warehouse
+from ebb import Warehouse
 for batch in Warehouse.open(sys.argv[1]).table("t").at_latest().scan(): pass
 """,
 }

@@ -18,8 +18,8 @@ from typing import Any
 from bench.contestants import RETIRE, Append, AppendCells, AppendDelete, Contestant, Ebb
 from bench.measure import BATCHES, WORK, Recorder, median, say, timed, work_folder
 from bench.workloads import LARGE, SMALL, TINY, Workload
-from maintenance import Warehouse
-from warehouse.settings import Settings
+from ebb import Warehouse
+from ebb.warehouse.settings import Settings
 
 SIZES = {"tiny": TINY, "small": SMALL, "large": LARGE}
 WARM_UP = 12  # updates that are not counted: two sealings

@@ -1,1 +1,0 @@
-"""The command line: parse, call one function, show its result."""

@@ -14,10 +14,13 @@ from typing import Annotated
 
 import typer
 
-from cli import define, ingest, maintain, read, render, see
-from cli import shell as prompt
-from cli.state import State, Terminated
-from index.errors import WarehouseError
+from ebb.cli.commands import define, ingest, maintain, read
+from ebb.cli.commands import inspect as see
+from ebb.cli.commands import shell as prompt
+from ebb.cli.interrupts import Terminated
+from ebb.cli.options import State
+from ebb.cli.output import render
+from ebb.index.errors import WarehouseError
 
 __all__ = ["app", "main"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from index.grid import Cell
+from ebb.index.grid import Cell
 
 __all__ = ["CellFile", "Rewrite"]
 

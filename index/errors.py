@@ -116,9 +116,9 @@ class RetryError(WarehouseError):
 
 
 class LockedError(RetryError):
-    """Arguments: table, holder, seconds waited."""
+    """Arguments: what is locked, holder, seconds waited."""
 
-    template = "table {0} is being written by {1}; waited {2:g} s, pass --wait to wait longer"
+    template = "{0} is being written by {1}; waited {2:g} s, pass --wait to wait longer"
 
 
 class NotDueError(RetryError):

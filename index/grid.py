@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from index.errors import UsageError
+from ebb.index.errors import UsageError
 
 __all__ = ["Axis", "Cell", "Grid", "Ring", "Shuffle"]
 

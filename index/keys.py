@@ -1,4 +1,4 @@
-"""Keys as byte strings that sort as the keys do.
+"""Keys as byte strings that sort as the keys do, and what a probe asks for.
 
 The parts of a key are encoded one after the other so that comparing bytes compares keys, part by part: texts
 bytewise, numbers by value, -0.0 as 0.0, every NaN as one and last. Everything that a probe can ask for, a key, its
@@ -7,22 +7,36 @@ leading parts, a range or the start of a text, is then one interval of byte stri
 
 from __future__ import annotations
 
+import bisect
 import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
+from functools import cached_property
+from typing import Any
 
-__all__ = ["Interval", "Part", "code", "successor"]
+__all__ = ["Interval", "Key", "Part", "Wanted", "code", "successor", "wanted_keys", "wanted_prefix", "wanted_range"]
 
 Part = bool | int | float | str | bytes | Decimal | date | datetime
 
+
 _SIGN = 1 << 63
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
 _EPOCH_DAY = _EPOCH.toordinal()
+
+
 _MICROSECOND = timedelta(microseconds=1)
+
+
 _DECIMAL_BYTES = 16  # 38 digits
+
+
 _DECIMAL_SIGN = 1 << (8 * _DECIMAL_BYTES - 1)
 
 
@@ -109,3 +123,47 @@ def _escaped(part: Part) -> bytes:
     text = part.encode() if isinstance(part, str) else part
     assert isinstance(text, bytes)  # noqa: S101 - only texts have beginnings
     return text.replace(b"\x00", b"\x00\xff")
+
+
+Key = tuple[Any, ...]  # the values of all key columns, or of the leading ones
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a probe asks for: sorted intervals of codes that do not overlap."""
+
+    intervals: tuple[Interval, ...]
+    keys: tuple[Key, ...] = ()  # one per interval, if keys or leading parts are asked for
+
+    @cached_property
+    def starts(self) -> list[bytes]:
+        """Return where the intervals start."""
+        return [interval.start for interval in self.intervals]
+
+    def between(self, start: bytes, stop: bytes | None) -> Wanted:
+        """Return what of it can be met from a code up to another."""
+        first = max(0, bisect.bisect_right(self.starts, start) - 1)
+        last = len(self.starts) if stop is None else bisect.bisect_left(self.starts, stop)
+        return Wanted(self.intervals[first:last], self.keys[first:last])
+
+
+def wanted_keys(keys: Sequence[Key]) -> Wanted:
+    """Ask for keys, or for all keys with leading parts; what is asked for twice is answered once."""
+    found = sorted({code(key): key for key in keys}.items())
+    kept: list[tuple[Interval, Key]] = []
+    for start, key in found:
+        if not kept or not kept[-1][0].holds(start):  # otherwise led by what was asked for already
+            kept.append((Interval(start, successor(start)), key))
+    return Wanted(tuple(interval for interval, _ in kept), tuple(key for _, key in kept))
+
+
+def wanted_range(low: Key | None, high: Key | None) -> Wanted:
+    """Ask for the keys from ``low`` to ``high``, both included; None is open."""
+    interval = Interval.of_range(low, high)
+    is_empty = interval.stop is not None and interval.stop <= interval.start
+    return Wanted(() if is_empty else (interval,))
+
+
+def wanted_prefix(start: Key) -> Wanted:
+    """Ask for the keys that start with these values, the last of them being the start of a text."""
+    return Wanted((Interval.of_prefix(start),))

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
-from index.timeline import Timeline
+from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
+from ebb.index.timeline import Timeline
 
 __all__ = ["KEPT_BATCHES", "Ledger", "next_slot"]
 

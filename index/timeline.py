@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from enum import Enum
 
-from index.errors import UsageError
+from ebb.index.errors import UsageError
 
 __all__ = ["TimeKind", "Timeline"]
 

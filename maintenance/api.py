@@ -12,30 +12,31 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from index.errors import UnreadableInputError, UsageError
-from index.timeline import TimeKind
-from maintenance.context import Context
-from maintenance.define import Declaration, alter, create, declare
-from maintenance.housekeeping import erase, purge, seal
-from maintenance.report import history, status
-from maintenance.update import Report, load, update
-from warehouse.catalog import check_root, drop_table, find_table, list_tables
-from warehouse.lock import writer_lock
-from warehouse.settings import Settings
-from warehouse.source import find_inputs
-from warehouse.table import Snapshot, Table
+from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.index.timeline import TimeKind
+from ebb.maintenance.context import Context
+from ebb.maintenance.define import Declaration, alter, create, declare
+from ebb.maintenance.inspect.history import history
+from ebb.maintenance.inspect.status import status
+from ebb.maintenance.update import Report, load, update
+from ebb.maintenance.upkeep import erase, purge, seal
+from ebb.warehouse.intake.source import find_inputs
+from ebb.warehouse.settings import Settings, read_settings
+from ebb.warehouse.table.catalog import check_root, drop_table, find_table, list_tables
+from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from warehouse.directory import Finder
-    from warehouse.duck import DuckSession
-    from warehouse.latest import LatestWindow
-    from warehouse.spec import TableSpec
-    from warehouse.window import Window
+    from ebb.warehouse.parquet.sizes import ReadSizes
+    from ebb.warehouse.read.finder import Finder
+    from ebb.warehouse.read.latest import LatestWindow
+    from ebb.warehouse.read.window import Window
+    from ebb.warehouse.sql.duckdb import DuckSession
+    from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["OpenTable", "Warehouse", "read_time"]
+__all__ = ["OpenTable", "Warehouse", "open_warehouse", "read_time"]
 
 Time = str | int | date | datetime
 _SHORT_BYTES = 64 * 1024 * 1024  # work for which the JVM need not compile its best
@@ -70,6 +71,9 @@ class Warehouse:
         """Return the warehouse in a folder; it is made when the first table is."""
         return Warehouse(replace(settings or Settings(), warehouse=Path(path)))
 
+    def __repr__(self) -> str:
+        return f"Warehouse({str(self.root)!r})"
+
     def tables(self) -> list[OpenTable]:
         """Return all tables by name."""
         return [OpenTable(self, table) for table in list_tables(self.root)]
@@ -86,7 +90,7 @@ class Warehouse:
     def drop(self, name: str) -> None:
         """Delete a table and its quarantine."""
         table = find_table(self.root, name)
-        with writer_lock(table):
+        with table.lock():
             drop_table(table)
 
     def sql(self, query: str, limit: int | None = None) -> pa.RecordBatchReader:
@@ -95,14 +99,14 @@ class Warehouse:
 
     def sql_session(self) -> DuckSession:
         """Return a warm engine without a JVM for many queries; each sees the newest windows."""
-        from warehouse.duck import DuckSession
+        from ebb.warehouse.sql.duckdb import DuckSession
 
         tables = {table.name: table for table in self.tables()}
         return DuckSession(list(tables), lambda name: tables[name].at_latest())
 
     def register(self, spark: SparkSession) -> None:
         """Make every table a view of its live window in a Spark session that has Delta's jars."""
-        from warehouse.sql import register
+        from ebb.warehouse.sql.spark import register
 
         register(spark, list_tables(self.root))
 
@@ -111,7 +115,7 @@ class Warehouse:
 
         ``work_bytes``: how much there is to read, if that is all the session is for.
         """
-        from warehouse.session import spark_session
+        from ebb.warehouse.spark.session import spark_session
 
         is_short = work_bytes is not None and work_bytes <= _SHORT_BYTES
         return spark_session(replace(self.settings, short_work=is_short), delta=delta)
@@ -133,12 +137,18 @@ class Warehouse:
         return Context(now=self.now(), wall=self.now, spark=spark, wait=wait, dry_run=dry_run, progress=progress)
 
 
+def open_warehouse(path: str | Path | None = None) -> Warehouse:
+    """Return a warehouse as the commands see it: environment, TOML file and defaults, under what is passed here."""
+    return Warehouse(read_settings(warehouse=None if path is None else str(path)))
+
+
 class OpenTable:
     """One table of a warehouse."""
 
-    def __init__(self, warehouse: Warehouse, table: Table) -> None:
+    def __init__(self, warehouse: Warehouse, table: Table, read_sizes: ReadSizes | None = None) -> None:
         self.warehouse = warehouse
         self.table = table
+        self.read_sizes = read_sizes
         self._snapshot: Snapshot | None = None  # the last one that was read
         self._finder: Finder | None = None  # what reading has learnt about the files
 
@@ -190,19 +200,21 @@ class OpenTable:
         ``as_of``: hide what has expired at this moment, which is not before the clock. What the table knows about its
         files is kept, so that the next window answers at once.
         """
-        from warehouse.directory import Finder
-        from warehouse.window import Window
+        from ebb.warehouse.read.finder import Finder
+        from ebb.warehouse.read.window import Window
 
         known = self._snapshot
         snapshot = self._snapshot = self.table.renewed(known)
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
-            self._finder = Finder(str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key])
+            self._finder = Finder(
+                str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
+            )
         moment = None if as_of is None else read_time(snapshot.spec.timeline.kind, as_of)
         return Window(snapshot, self._finder, as_of=moment)
 
     def up_to_date(self, as_of: Time | None = None) -> LatestWindow:
         """Return a window that moves on while it is read: each read reflects every update committed before it commits."""
-        from warehouse.latest import LatestWindow
+        from ebb.warehouse.read.latest import LatestWindow
 
         first = self.at_latest(as_of)
         return LatestWindow(
@@ -253,6 +265,15 @@ class OpenTable:
         """Stream the live records: ``at_latest().scan(...)``."""
         return self.at_latest(as_of).scan(columns, where)
 
+    def scan_by_spark(
+        self, columns: Sequence[str] | None = None, where: str | None = None, as_of: Time | None = None
+    ) -> pa.RecordBatchReader:
+        """Stream the live records through Spark."""
+        from ebb.warehouse.sql.spark import scan_by_spark
+
+        window = self.at_latest(as_of)
+        return scan_by_spark(self.warehouse.spark(delta=True), window, columns, where)
+
     def status(self) -> dict[str, Any]:
         """Return where the table stands."""
         return status(self.table.snapshot(), self.warehouse.now())
@@ -263,17 +284,17 @@ class OpenTable:
 
     def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Merge the runs of completed groups."""
-        with writer_lock(self.table, wait=wait):
+        with self.table.lock(wait=wait):
             return seal(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
     def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Rewrite every file that holds expired records."""
-        with writer_lock(self.table, wait=wait):
+        with self.table.lock(wait=wait):
             return purge(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
     def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Delete the files that no version within the readers' time names."""
-        with writer_lock(self.table, wait=wait):
+        with self.table.lock(wait=wait):
             return erase(self.table.snapshot(), now=self.warehouse.now(), dry_run=dry_run)
 
 

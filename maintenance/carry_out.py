@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from index.cellfile import CellFile
-from index.errors import CorruptionError, EngineError
-from index.ledger import Ledger
-from maintenance.context import Context
-from maintenance.plan import Plan
-from warehouse.checkpoint import checkpoint_if_due
-from warehouse.quarantine import checkpoint_quarantine
-from warehouse.table import Snapshot
+from ebb.index.cellfile import CellFile
+from ebb.index.errors import CorruptionError, EngineError
+from ebb.index.ledger import Ledger
+from ebb.maintenance.context import Context
+from ebb.maintenance.plan.change import Plan
+from ebb.warehouse.intake.quarantine import checkpoint_quarantine
+from ebb.warehouse.table.checkpoint import checkpoint_if_due
+from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Done", "carry_out", "remove_uncommitted", "warned"]
 
@@ -57,7 +57,7 @@ def carry_out(
     try:
         _check_cells(plan)
         if plan.rewrites:
-            from warehouse.rewrite import rewrite
+            from ebb.warehouse.spark.rewrite import rewrite
 
             context.progress(f"rewriting {len(plan.rewrites)} cells")
             folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
@@ -95,7 +95,7 @@ def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
         entry = snapshot.table.entry(snapshot.version + 1)
     except CorruptionError:
         return
-    from warehouse.cells import remove_all_but
+    from ebb.warehouse.store.files import remove_all_but
 
     remove_all_but(snapshot.table.folder, folder, entry.added if entry else ())
 

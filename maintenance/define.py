@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from index.cost import choose, default_bound, default_reader_time
-from index.errors import InputError, UsageError
-from index.policy import Strategy, parse_pair
-from index.timeline import Timeline
-from warehouse.catalog import alter_table, create_table
-from warehouse.lock import writer_lock
-from warehouse.schema import Column, parse_columns, time_kind
-from warehouse.source import infer_columns
-from warehouse.spec import TableSpec, check_name, check_new_columns
-from warehouse.table import Table
+from ebb.index.columns import Column, parse_columns, time_kind
+from ebb.index.cost.choose import choose, default_bound, default_reader_time
+from ebb.index.errors import InputError, UsageError
+from ebb.index.policy import parse_pair
+from ebb.index.strategy import Strategy
+from ebb.index.timeline import Timeline
+from ebb.warehouse.intake.source import infer_columns
+from ebb.warehouse.table.catalog import alter_table, create_table
+from ebb.warehouse.table.snapshot import Table
+from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
 __all__ = ["Declaration", "alter", "create", "declare"]
 
@@ -165,7 +165,7 @@ def alter(
     dry_run: bool = False,
 ) -> tuple[TableSpec, TableSpec]:
     """Change what can be changed about a table; returns the declaration before and after."""
-    with writer_lock(table, wait=wait):
+    with table.lock(wait=wait):
         snapshot = table.snapshot()
         old = snapshot.spec
         kind = old.timeline.kind

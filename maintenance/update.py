@@ -19,23 +19,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from index.cellfile import CellFile
-from index.errors import InputError, NotDueError, UsageError
-from index.ledger import next_slot
-from maintenance.carry_out import carry_out, remove_uncommitted, warned
-from maintenance.context import Context
-from maintenance.housekeeping import erase, is_sealing, oldest_expired, purge, seal
-from maintenance.plan import Plan, plan_load, plan_update
-from warehouse.lock import writer_lock
-from warehouse.quarantine import commit_refused
-from warehouse.source import InputFile
-from warehouse.spec import TableSpec
-from warehouse.table import Snapshot, Table
+from ebb.index.cellfile import CellFile
+from ebb.index.errors import InputError, NotDueError, UsageError
+from ebb.index.ledger import next_slot
+from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
+from ebb.maintenance.context import Context
+from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.update import plan_load, plan_update
+from ebb.maintenance.upkeep import erase, is_sealing, oldest_expired, purge, seal
+from ebb.warehouse.intake.quarantine import commit_refused
+from ebb.warehouse.intake.source import InputFile
+from ebb.warehouse.table.snapshot import Snapshot, Table
+from ebb.warehouse.table.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from warehouse.intake import Staged
+    from ebb.warehouse.intake.stage import Staged
 
 __all__ = ["Report", "load", "update"]
 
@@ -80,7 +80,7 @@ def update(
     yes: bool = False,
 ) -> Report:
     """Advance the clock: admit a batch, expire what is over, in one commit."""
-    with writer_lock(table, wait=context.wait):
+    with table.lock(wait=context.wait):
         started = time.monotonic()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
@@ -115,7 +115,7 @@ def update(
 
 def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context, *, at: int | None = None) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
-    with writer_lock(table, wait=context.wait):
+    with table.lock(wait=context.wait):
         started = time.monotonic()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
@@ -160,7 +160,7 @@ def _load_slot(snapshot: Snapshot, batch: Sequence[InputFile] | DataFrame, conte
         return line.clock_at(at)
     if line.kind.has_wall_clock:
         return line.clock_at(line.kind.from_datetime(context.now))
-    from warehouse.intake import last_slot
+    from ebb.warehouse.intake.readers import last_slot
 
     slot = last_slot(_frame(snapshot.spec, batch, context), snapshot.spec)
     if slot is None:
@@ -170,10 +170,10 @@ def _load_slot(snapshot: Snapshot, batch: Sequence[InputFile] | DataFrame, conte
 
 
 def _frame(spec: TableSpec, batch: Sequence[InputFile] | DataFrame, context: Context) -> DataFrame:
-    from warehouse.intake import check_frame, read_files
+    from ebb.warehouse.intake.readers import check_frame, read_files
 
     if isinstance(batch, Sequence):
-        from warehouse.source import check_inputs
+        from ebb.warehouse.intake.source import check_inputs
 
         check_inputs(batch, spec.columns)
         context.progress("starting Spark")
@@ -192,7 +192,7 @@ def _stage(
 ) -> Staged | None:
     if batch is None or not _has_records(batch):
         return None
-    from warehouse.intake import stage
+    from ebb.warehouse.intake.stage import stage
 
     frame = _frame(snapshot.spec, batch, context)
     context.progress("reading and sorting the batch")

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.warehouse.settings import Settings
 from tests.model import Record
-from warehouse.settings import Settings
 
 __all__ = [
     "NOW", "SCHEMA", "TIMES", "data_files", "integer_table", "open_warehouse", "records", "scanned", "scanned_ids",

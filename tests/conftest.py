@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from maintenance import Warehouse
+    from ebb import Warehouse
 
 _SPARK_FOLDERS = {"integration", "golden", "crash"}
 _SLOW_FOLDERS = {"crash"}
@@ -40,8 +40,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Any:
     """Return the session that all tests share; it has Delta's jars so that SQL can be asked too."""
-    from warehouse.session import spark_session
-    from warehouse.settings import load_settings
+    from ebb.warehouse.settings import load_settings
+    from ebb.warehouse.spark.session import spark_session
 
     return spark_session(load_settings(environment=os.environ, file=None), delta=True)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from index.cellfile import CellFile
-from index.grid import Cell, Grid
-from maintenance.plan import Plan
+from ebb.index.cellfile import CellFile
+from ebb.index.grid import Cell, Grid
+from ebb.maintenance.plan.change import Plan
 
 PART_RECORDS = 3
 

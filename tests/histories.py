@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from index.grid import Axis, Grid, Ring, Shuffle
-from index.policy import Strategy
-from maintenance.plan import Plan, plan_seal, plan_update
+from ebb.index.grid import Axis, Grid, Ring, Shuffle
+from ebb.index.strategy import Strategy
+from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.update import plan_update
+from ebb.maintenance.plan.upkeep import plan_seal
 from tests.filestore import FileStore, Record
 
 MOST_PARTITIONS = 8

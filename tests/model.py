@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from index.timeline import Timeline
+from ebb.index.timeline import Timeline
 
 __all__ = ["Model", "Outcome", "Record"]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate
-from warehouse.schema import Column
+from ebb.index.columns import Column
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate
 
 __all__ = [
     "COLUMNS",

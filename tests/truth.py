@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timezone
 from typing import Any
 
-from index.predicate import And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
 
 __all__ = ["Value", "compare", "truth"]
 

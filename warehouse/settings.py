@@ -1,25 +1,26 @@
 """Settings: where the warehouse is and how Spark is started.
 
 Each value comes from the first of these that names it: the command line, the environment, a TOML file, the default
-here. The environment and the file are arguments: nothing below the command line looks for them by itself.
+here. Only :func:`read_settings` looks at the environment of the process; everything else is handed down.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from index.errors import UsageError
+from ebb.index.errors import UsageError
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib  # the same module, before it came with Python
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "load_settings", "read_settings"]
 
 _FILE: dict[str, type] = {"warehouse": str, "jars": str, "spark": dict}  # what the file may hold
 _SPARK: dict[str, type] = {"master": str, "conf": dict}
@@ -34,6 +35,14 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)  # Spark settings, over our defaults
     jars: Path = Path("~/.cache/ebb/jars")  # where Delta's jars are kept once they were fetched
     short_work: bool = True  # the JVM compiles less: starts 2 s sooner, and long jobs run slower
+
+
+def read_settings(*, warehouse: str | None = None, master: str | None = None, conf: Sequence[str] = ()) -> Settings:
+    """Put the settings together from this process's environment and the TOML file that it names, or ``ebb.toml`` here."""
+    named = os.environ.get("EBB_CONFIG")
+    file = Path(named) if named else Path("ebb.toml")
+    present = file if named or file.is_file() else None
+    return load_settings(environment=os.environ, file=present, warehouse=warehouse, master=master, conf=conf)
 
 
 def load_settings(

@@ -15,7 +15,56 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself and those before it
-ENGINES = {"pyspark", "delta", "deltalake", "py4j"}
+# Inside a package, each of these imports itself and those before it; those in one place do not import each other.
+RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "index": (
+        ("errors",),
+        ("timeline", "grid", "keys"),
+        ("types", "policy", "cellfile", "directory", "ledger"),
+        ("columns", "strategy", "sidefile"),
+        ("values", "cost"),
+        ("predicate",),
+    ),
+    "warehouse": (
+        ("settings",),
+        ("store",),
+        ("table",),
+        ("parquet",),
+        ("spark",),
+        ("intake", "read"),
+        ("sql",),
+    ),
+    "maintenance": (
+        ("context", "plan"),
+        ("carry_out",),
+        ("upkeep",),
+        ("update", "inspect", "define"),
+        ("landing",),
+        ("api",),
+    ),
+    "cli": (("output",), ("options",), ("interrupts",), ("commands",), ("main",)),
+}
+# Where each engine lives.
+ENGINES = {
+    "deltalake": ("warehouse/table", "warehouse/intake/quarantine.py", "warehouse/parquet/arrow.py"),
+    "pyspark": ("warehouse/spark", "warehouse/intake", "warehouse/sql/spark.py"),
+    "py4j": ("warehouse/spark",),
+    "duckdb": ("warehouse/sql/duckdb.py",),
+    "delta": (),
+}
+# Who may call the operating system: for files of tables, for what users asked to be written, and for the JVM's process.
+SYSTEM = {"os", "shutil", "fcntl", "socket", "subprocess", "tempfile"}
+SYSTEM_HOMES = (
+    "warehouse/store",
+    "warehouse/spark",
+    "warehouse/settings.py",  # the environment
+    "warehouse/read/pool.py",  # threads do not survive a fork
+    "warehouse/read/latest.py",  # a temporary file without a name
+    "cli/output",
+    "cli/main.py",  # the umask, and a pipe that breaks
+    "cli/commands/shell.py",  # where the history is
+)
+MOST_LINES = 400
 _SKIPPED = {".venv", ".git", "node_modules", "build", "dist"}
 
 
@@ -46,9 +95,23 @@ def imports(node: ast.AST) -> Iterator[str]:
     """Yield the top-level names of everything imported below a node, wherever it stands."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.Import):
-            yield from (alias.name.split(".")[0] for alias in inner.names)
+            yield from (_own(alias.name) for alias in inner.names)
         elif isinstance(inner, ast.ImportFrom) and inner.level == 0 and inner.module:
-            yield inner.module.split(".")[0]
+            yield _own(inner.module)
+
+
+def _own(name: str) -> str:
+    """Return the package that an import is about: ours without the name that all of them share."""
+    return name.removeprefix("ebb.").split(".")[0]
+
+
+def modules_used(tree: ast.Module) -> Iterator[tuple[str, ...]]:
+    """Yield everything of ours that a module imports, as the parts of its name below ``ebb``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ebb."):
+            yield from ((*node.module.split(".")[1:], alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (tuple(a.name.split(".")[1:]) for a in node.names if a.name.startswith("ebb."))
 
 
 def imports_at_start(tree: ast.Module) -> Iterator[str]:
@@ -67,13 +130,67 @@ def test_imports_point_down_only(file: Path) -> None:
     layer = LAYERS.index(file.relative_to(ROOT).parts[0])
 
     assert not set(imports(tree_of(file))) & set(LAYERS[layer + 1 :])
-    assert not set(imports(tree_of(file))) & {"tests", "bench", "demo"}
+    assert not set(imports(tree_of(file))) & {"tests", "bench"}
 
 
-def test_spark_and_delta_live_in_the_warehouse_only() -> None:
-    guilty = [named(f) for f in modules("index", "maintenance", "cli") if ENGINES & set(_used(tree_of(f)))]
+@pytest.mark.parametrize("file", modules(*LAYERS), ids=named)
+def test_inside_a_package_imports_point_down_too(file: Path) -> None:
+    package, *below = file.relative_to(ROOT).with_suffix("").parts
+    if below == ["__init__"]:
+        return
+    ranks = {name: place for place, names in enumerate(RANKS[package]) for name in names}
+
+    assert below[0] in ranks, "a new module needs a place in RANKS"
+    for used in modules_used(tree_of(file)):
+        if used[0] == package and used[1] != below[0]:
+            assert ranks[used[1]] < ranks[below[0]], f"{named(file)} imports {'.'.join(used)}"
+
+
+def test_everybody_imports_our_modules_by_the_name_they_are_installed_under() -> None:
+    guilty = [
+        f"{named(file)}: {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name}"
+        for file in [*modules(*LAYERS), *modules("tests", "bench")]
+        for node in ast.walk(tree_of(file))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in LAYERS)
+        or (isinstance(node, ast.Import) and node.names[0].name.split(".")[0] in LAYERS)
+    ]
 
     assert guilty == []
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+def test_each_engine_has_a_room_of_its_own(engine: str) -> None:
+    homes = ENGINES[engine]
+    guilty = [named(f) for f in modules(*LAYERS) if engine in set(_used(tree_of(f))) and not named(f).startswith(homes)]
+
+    assert guilty == []
+
+
+def test_files_are_touched_in_the_store_only() -> None:
+    guilty = [
+        named(f) for f in modules(*LAYERS) if SYSTEM & set(_used(tree_of(f))) and not named(f).startswith(SYSTEM_HOMES)
+    ]
+
+    assert guilty == []
+
+
+def test_packages_are_empty_but_for_the_public_one() -> None:
+    assert [named(f) for f in modules(*LAYERS) if f.name == "__init__.py" and f.read_text(encoding="utf-8")] == []
+
+
+def test_no_module_is_longer_than_anyone_wants_to_read() -> None:
+    lines = {named(f): len(f.read_text(encoding="utf-8").splitlines()) for f in modules(*LAYERS)}
+
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
+def test_the_installed_names_are_the_folders() -> None:
+    for layer in LAYERS:
+        assert (ROOT / "ebb" / layer).resolve() == (ROOT / layer).resolve()
+    assert sorted(p.name for p in (ROOT / "ebb").iterdir() if p.name != "__pycache__") == [
+        "__init__.py",
+        *sorted(LAYERS),
+    ]
 
 
 def _used(tree: ast.Module) -> Iterator[str]:
@@ -101,7 +218,7 @@ def test_nobody_calls_pandas() -> None:
 
 
 def test_the_index_is_pure() -> None:
-    outside = {
+    outside = set(ENGINES) | {
         "pyarrow",
         "numpy",
         "os",
@@ -114,7 +231,7 @@ def test_the_index_is_pure() -> None:
         "shutil",
         "tempfile",
     }
-    guilty = {named(f): found for f in modules("index") if (found := (outside | ENGINES) & set(imports(tree_of(f))))}
+    guilty = {named(f): found for f in modules("index") if (found := outside & set(imports(tree_of(f))))}
 
     assert guilty == {}
 
@@ -161,21 +278,24 @@ def _place(name: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_what_a_package_offers_can_be_imported_and_is_sorted(package: str) -> None:
+def test_what_a_module_offers_can_be_imported_and_is_all_that_others_import(package: str) -> None:
+    taken: dict[str, set[str]] = {}
+    for file in modules(*LAYERS):
+        for used in modules_used(tree_of(file)):
+            taken.setdefault(".".join(["ebb", *used[:-1]]), set()).add(used[-1])
     for file in modules(package):
-        name = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        offered = getattr(importlib.import_module(name), "__all__", None)
-        if offered is None:
-            assert name == "cli", f"{name} has no __all__"
+        name = ".".join(["ebb", *file.relative_to(ROOT).with_suffix("").parts])
+        if name.endswith(".__init__"):
             continue
-        missing = [item for item in offered if not hasattr(sys.modules[name], item)]
-        assert missing == [], name
+        offered = importlib.import_module(name).__all__
+        assert [item for item in offered if not hasattr(sys.modules[name], item)] == [], name
         assert offered == sorted(offered, key=_place), name
         assert len(set(offered)) == len(offered), name
+        assert taken.get(name, set()) - set(offered) == set(), name
 
 
 def test_every_command_is_in_the_readme() -> None:
-    from cli.main import app
+    from ebb.cli.main import app
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = [command.callback.__name__ for command in app.registered_commands if command.callback]
@@ -185,7 +305,7 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 def test_the_readme_names_no_command_that_is_not_there() -> None:
-    from cli.main import app
+    from ebb.cli.main import app
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from index.grid import Cell
-from maintenance import OpenTable
+from ebb import OpenTable
+from ebb.index.grid import Cell
+from ebb.warehouse.read.request import Read
+from ebb.warehouse.read.window import Window
 from tests.isolation import Level, Rule
-from warehouse.window import Read, Window
 
 __all__ = ["BROKEN", "Answer", "Reader"]
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from index.errors import CorruptionError
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.index.errors import CorruptionError
+from ebb.warehouse.read.window import Window
 from tests.crash.worker import input_ended, key_of, say
 from tests.isolation import Level
-from warehouse.window import Window
 
 __all__ = ["WAYS", "Seen", "is_asked_for", "read", "stream"]
 

@@ -17,9 +17,9 @@ from tests.crash.processes import ROOT, Process, java_of, until, wait_for_end
 _ASK = """
 import sys
 from pathlib import Path
-from index.errors import WarehouseError
-from maintenance import Warehouse
-from warehouse.sql import answer
+from ebb.index.errors import WarehouseError
+from ebb import Warehouse
+from ebb.warehouse.sql.spark import answer
 
 warehouse = Warehouse.open(sys.argv[1])
 spark = warehouse.spark(delta=True)
@@ -40,7 +40,7 @@ def test_an_interrupted_update_says_so_and_leaves_the_table_as_it_was(
     table.update(at=1)
     file = write_batch(tmp_path / "b.parquet", records(*[(i, f"k{i}", 2, 5) for i in range(100)]))
     files = sorted(os.listdir(table.table.folder))
-    command = ["-m", "cli.main", "--warehouse", str(tmp_path / "w"), "update", "t", str(file), "--at", "2"]
+    command = ["-m", "ebb.cli.main", "--warehouse", str(tmp_path / "w"), "update", "t", str(file), "--at", "2"]
     process = Process([*command, "--conf", "spark.driver.memory=1g"])
     until(lambda: list(table.table.folder.glob("u2-*")) or process.process.poll(), what="a staging folder")
     java = java_of(process.process.pid)
@@ -60,7 +60,7 @@ def test_an_interruption_before_spark_has_started_leaves_the_table_as_it_was(tmp
     table = integer_table(open_warehouse(tmp_path / "w"))
     table.update(at=1)
     file = write_batch(tmp_path / "b.parquet", records((1, "a", 2, 5)))
-    process = Process(["-m", "cli.main", "--warehouse", str(tmp_path / "w"), "update", "t", str(file), "--at", "2"])
+    process = Process(["-m", "ebb.cli.main", "--warehouse", str(tmp_path / "w"), "update", "t", str(file), "--at", "2"])
     java = until(lambda: java_of(process.process.pid), what="a JVM")
 
     process.process.send_signal(signal.SIGTERM)
@@ -89,7 +89,7 @@ def test_a_jvm_that_dies_under_a_query_is_a_typed_error_within_ten_seconds(tmp_p
 def test_a_running_ebb_ends_when_it_is_told_to(number: signal.Signals, code: int, tmp_path: Path) -> None:
     table = integer_table(open_warehouse(tmp_path / "w"), landing=str(tmp_path / "landing"))
     table.update(at=1)
-    process = Process(["-m", "cli.main", "--warehouse", str(tmp_path / "w"), "run"])
+    process = Process(["-m", "ebb.cli.main", "--warehouse", str(tmp_path / "w"), "run"])
     Path(tmp_path, "landing", "2.csv").write_text("a,b\n", encoding="utf-8")
     until(lambda: process.errors, what="the file that is refused")
 
@@ -102,10 +102,10 @@ def test_a_running_ebb_ends_when_it_is_told_to(number: signal.Signals, code: int
 
 _ASKED_WHILE_DYING = """
 import os, signal, sys
-from index.errors import EngineError
-from maintenance import Warehouse
+from ebb.index.errors import EngineError
+from ebb import Warehouse
 from pyspark import SparkContext
-from warehouse import session
+from ebb.warehouse.spark import session
 
 warehouse = Warehouse.open(sys.argv[1])
 warehouse.spark()

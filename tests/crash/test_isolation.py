@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
-from index.errors import EngineError, InputError, LockedError, UnknownTableError
-from maintenance import OpenTable
+from ebb import OpenTable
+from ebb.cli.main import main
+from ebb.index.errors import EngineError, InputError, LockedError, UnknownTableError
+from ebb.warehouse.read import latest
+from ebb.warehouse.read.latest import LatestWindow
+from ebb.warehouse.read.window import Window
 from tests.builders import integer_table, open_warehouse, timestamp_table, write_batch
 from tests.crash import broken
 from tests.crash.processes import Process
@@ -27,9 +30,6 @@ from tests.crash.worker import WatchedTable, key_of
 from tests.isolation import Read, Update, Violation, check
 from tests.model import Model, Record
 from tests.seeds import drawn_seed
-from warehouse import latest
-from warehouse.latest import LatestWindow
-from warehouse.window import Window
 
 READERS = 3
 
@@ -310,7 +310,7 @@ _TICK = """
 import json, sys
 from dataclasses import asdict
 from pathlib import Path
-from maintenance import OpenTable
+from ebb import OpenTable
 from tests.builders import open_warehouse
 from tests.crash.worker import WatchedTable, input_ended, say
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from maintenance import OpenTable
+from ebb import OpenTable
+from ebb.warehouse.intake.quarantine import read_refused
 from tests.builders import integer_table, open_warehouse, scanned_ids, write_batch
 from tests.crash.processes import Process, java_of, until, wait_for_end
 from tests.model import Model, Record
 from tests.seeds import drawn_seed, rounds
-from warehouse.quarantine import read_refused
 
 ROUNDS = rounds(4)  # kills per strategy
 SLOTS = ROUNDS + 1

@@ -11,24 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import main
-from maintenance import OpenTable
+from ebb import OpenTable
+from ebb.cli.main import main
 from tests.builders import integer_table, open_warehouse
 from tests.crash.processes import Process
 
 _HOLD = """
 import sys
 from pathlib import Path
-from warehouse.catalog import find_table
-from warehouse.lock import writer_lock
+from ebb.warehouse.table.catalog import find_table
 
-with writer_lock(find_table(Path(sys.argv[1]), "t")):
+with find_table(Path(sys.argv[1]), "t").lock():
     print("HELD", flush=True)
     sys.stdin.readline()
 """
 _WRITE = """
 import sys
-from cli.main import main
+from ebb.cli.main import main
 
 print("READY", flush=True)
 for line in sys.stdin:

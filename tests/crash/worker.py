@@ -23,11 +23,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from index.errors import WarehouseError
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.index.errors import WarehouseError
+from ebb.warehouse.settings import Settings
+from ebb.warehouse.table.snapshot import Snapshot, Table
 from tests.builders import NOW
-from warehouse.settings import Settings
-from warehouse.table import Snapshot, Table
 
 __all__ = ["Commit", "WatchedTable", "input_ended", "key_of", "say"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from ebb.cli.main import main
 
 HERE = Path(__file__).parent
 # Each file holds the commands of one name, in the order in which they stand here; they all work on one warehouse.

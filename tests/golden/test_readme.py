@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from ebb.cli.main import main
 
 README = Path(__file__).parents[2] / "README.md"
 READING = README.parent / "docs" / "reading.md"

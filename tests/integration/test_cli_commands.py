@@ -15,7 +15,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from cli.main import main
+from ebb.cli.main import main
 from tests.builders import integer_table, open_warehouse, records, write_batch
 from tests.unit.cli.command import Command, state_of
 

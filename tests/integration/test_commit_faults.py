@@ -19,17 +19,17 @@ from typing import Any
 
 import pytest
 
-from index.errors import EngineError, WarehouseError
-from index.grid import Cell
-from maintenance import OpenTable
-from maintenance.carry_out import carry_out
-from maintenance.plan import Plan
+from ebb import OpenTable
+from ebb.index.errors import EngineError, WarehouseError
+from ebb.index.grid import Cell
+from ebb.maintenance.carry_out import carry_out
+from ebb.maintenance.plan.change import Plan
+from ebb.warehouse.store.paths import LOG
+from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from tests.builders import NOW, data_files, integer_table, open_warehouse, scanned_ids, write_batch
 from tests.faults import Interruption, armed, broken_disk, full_disk
 from tests.model import Model, Record
 from tests.seeds import drawn_seed, rounds
-from warehouse.checkpoint import CHECKPOINT_INTERVAL
-from warehouse.log import LOG
 
 GRIDS: dict[str, dict[str, Any]] = {
     "rebuild": {"strategy": "rebuild", "grid": "2x3"},

@@ -29,21 +29,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.main import main
-from index.cellfile import CellFile
-from index.directory import load_blocks
-from index.errors import CorruptionError
-from index.grid import Cell
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.cli.main import main
+from ebb.index.cellfile import CellFile
+from ebb.index.columns import SLOT_COLUMNS
+from ebb.index.errors import CorruptionError
+from ebb.index.grid import Cell
+from ebb.index.sidefile import load_blocks
+from ebb.warehouse.intake.quarantine import read_refused
+from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.parquet.writer import Layout, RunWriter
+from ebb.warehouse.store.paths import SIDE_SUFFIX, side_file
 from tests.builders import integer_table, open_warehouse, scanned_ids, version_of, write_batch
 from tests.model import Model, Record
 from tests.seeds import drawn_seed
-from warehouse import directory
-from warehouse.cells import Layout, RunWriter
-from warehouse.parquet import DataFile
-from warehouse.quarantine import read_refused
-from warehouse.schema import SLOT_COLUMNS
-from warehouse.table import SIDE_SUFFIX, side_file
 
 ROOT = Path(__file__).parents[2]
 
@@ -557,11 +557,11 @@ def _beside_nothing(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("strategy", ["retire", "rebuild", "norebuild"])
 def test_a_warm_table_keeps_right_answers_through_updates_seals_purges_and_erases(
-    strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: str, tmp_path: Path
 ) -> None:
     """What it knows of files that are gone is forgotten; no cache is left without its file."""
-    monkeypatch.setattr(directory, "_STALE_FILES", 3)
     watched = Watched(tmp_path, strategy=strategy, grid="3x3", deletion_bound="12", reader_time="1")
+    watched.table.read_sizes = ReadSizes(stale_files=3)
     session = watched.warehouse.sql_session()
     rng = random.Random(strategy)
     steps: list[Callable[[], Any]] = [watched.table.seal, watched.table.purge, watched.table.erase]
@@ -583,11 +583,12 @@ def test_a_warm_table_keeps_right_answers_through_updates_seals_purges_and_erase
 
 
 def test_what_one_window_makes_a_table_forget_another_one_learns_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
 ) -> None:
     """Between two steps of a probe another thread may have read a window without these files."""
-    monkeypatch.setattr(directory, "_STALE_FILES", 0)
-    window = open_warehouse(root).table("points").at_latest()
+    table = open_warehouse(root).table("points")
+    table.read_sizes = ReadSizes(stale_files=0)
+    window = table.at_latest()
     files, wanted = window.visible_files(), window.wanted(["k001"])
     found, groups = window.finder.find(files, wanted), window.finder.groups(files)
 
@@ -599,10 +600,10 @@ def test_what_one_window_makes_a_table_forget_another_one_learns_again(
 
 
 def test_threads_of_one_warm_table_see_true_windows_while_files_come_and_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(directory, "_STALE_FILES", 0)  # each thread makes the others forget
     watched = Watched(tmp_path, strategy="rebuild", grid="3x3", deletion_bound="12", reader_time="3")
+    watched.table.read_sizes = ReadSizes(stale_files=0)  # each thread makes the others forget
     watched.update(1)
     is_over = threading.Event()
     folder = watched.table.table.folder
@@ -808,7 +809,7 @@ def test_a_window_whose_files_were_erased_says_so_and_what_to_do(root: Path) -> 
 
 
 def test_sql_over_files_that_were_erased_says_so_and_what_to_do(root: Path) -> None:
-    from warehouse.duck import DuckSession
+    from ebb.warehouse.sql.duckdb import DuckSession
 
     table = open_warehouse(root).table("points")
     window = table.at_latest()
@@ -856,7 +857,7 @@ def test_a_command_that_meets_damage_ends_with_one_line_that_names_the_file(comm
     Damage("header", "points", path, _page_start(table, file, "id") + 1, 4).do(table.table.folder)
 
     ended = subprocess.run(
-        [sys.executable, "-m", "cli.main", "--warehouse", str(root), *command],
+        [sys.executable, "-m", "ebb.cli.main", "--warehouse", str(root), *command],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ended.returncode == 1, ended

@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.warehouse.store.paths import SIDE_SUFFIX
 from tests.builders import integer_table, scanned_ids, write_batch
 from tests.model import Model, Record
-from warehouse.table import SIDE_SUFFIX
 
 WAYS = {
     "retire": {"policy": "2x2", "strategy": "retire", "deletion_bound": "5"},

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from index.errors import AppliedSlotError, CorruptionError, JumpError, SchemaDriftError
-from maintenance import Warehouse
+from ebb import Warehouse
+from ebb.index.errors import AppliedSlotError, CorruptionError, JumpError, SchemaDriftError
 from tests.builders import data_files, integer_table, open_warehouse, records, scanned_ids, timestamp_table, write_batch
 from tests.model import Model, Record
 

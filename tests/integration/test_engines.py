@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from cli.main import main
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.cli.main import main
+from ebb.warehouse.sql.spark import window_sql
 from tests.builders import SCHEMA, data_files, integer_table, open_warehouse, scanned, scanned_ids, write_batch
 from tests.model import Record
-from warehouse.sql import window_sql
 
 STRATEGIES: dict[str, dict[str, str]] = {
     "rebuild": {"grid": "3x3"},

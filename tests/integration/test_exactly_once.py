@@ -12,15 +12,9 @@ from typing import Any
 
 import pytest
 
-from index.errors import (
-    AppliedSlotError,
-    InputError,
-    JumpError,
-    NotDueError,
-    OverDeletionError,
-    UsageError,
-)
-from maintenance import OpenTable
+from ebb import OpenTable
+from ebb.index.errors import AppliedSlotError, InputError, JumpError, NotDueError, OverDeletionError, UsageError
+from ebb.warehouse.intake.quarantine import read_refused
 from tests.builders import (
     NOW,
     SCHEMA,
@@ -34,7 +28,6 @@ from tests.builders import (
     write_batch,
 )
 from tests.model import Record
-from warehouse.quarantine import read_refused
 
 FIRST = records((1, "a", 5, 8), (2, "b", 5, 9), (3, "a", 4, 7), (4, "ü", 5, 11), (5, "", 5, 10), (6, None, 5, 10))
 SECOND = records((11, "a", 6, 9), (12, "c", 6, 12), (13, "c", 6, 6))
@@ -186,7 +179,7 @@ def test_a_value_that_moves_to_another_column_makes_another_batch(tmp_path: Path
 
 
 def test_a_slot_older_than_what_is_remembered_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("index.ledger.KEPT_BATCHES", 2)
+    monkeypatch.setattr("ebb.index.ledger.KEPT_BATCHES", 2)
     table = integer_table(open_warehouse(tmp_path / "w"))
     files = [write_batch(tmp_path / f"{slot}.parquet", records((slot, "k", slot, slot + 5))) for slot in range(5, 9)]
     for slot, file in enumerate(files, start=5):

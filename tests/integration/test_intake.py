@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from index.errors import UnreadableInputError, UsageError
-from maintenance import OpenTable, Warehouse
-from maintenance.update import Report
+from ebb import OpenTable, Warehouse
+from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.maintenance.update import Report
+from ebb.warehouse.intake.quarantine import commit_refused, read_refused, write_refused
 from tests.builders import (
     SCHEMA,
     data_files,
@@ -32,7 +33,6 @@ from tests.builders import (
     write_batch,
 )
 from tests.model import Model, Record
-from warehouse.quarantine import commit_refused, read_refused, write_refused
 
 LEAST, MOST = -(2**63), 2**63 - 1
 UTC = timezone.utc
@@ -305,7 +305,7 @@ VALUES: list[dict[str, Any]] = [
 def test_every_type_survives_unchanged_through_probe_scan_and_sql(
     way: str, warehouse: Warehouse, tmp_path: Path, spark: Any
 ) -> None:
-    from warehouse.schema import arrow_schema
+    from ebb.warehouse.parquet.arrow import arrow_schema
 
     table = integer_table(warehouse, schema=TYPES)
     spec = table.table.snapshot().spec

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maintenance import OpenTable, Warehouse
-from maintenance.landing import Outcome, run_table
+from ebb import OpenTable, Warehouse
+from ebb.maintenance.landing.run import Outcome, run_table
 from tests.builders import integer_table, open_warehouse, records, scanned_ids, write_batch
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from maintenance import OpenTable, Warehouse
-from maintenance.landing import Outcome, run_table
+from ebb import OpenTable, Warehouse
+from ebb.maintenance.landing.run import Outcome, run_table
 from tests.builders import integer_table, records, scanned_ids, write_batch
 
 

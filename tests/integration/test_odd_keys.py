@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
 
 _UTC = timezone.utc
 _INTS = [0, 1, -1, 2, 7, 10, 99, 100, 127, -128]

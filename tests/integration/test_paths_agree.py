@@ -12,13 +12,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.index.columns import Column
+from ebb.index.predicate.typed import names
+from ebb.warehouse.parquet.arrow import arrow_schema
+from ebb.warehouse.read.request import Read
+from ebb.warehouse.sql.condition import to_sql
+from ebb.warehouse.sql.spark import scan_by_spark
 from tests.predicates import COLUMNS, Record, predicates, records, typed
 from tests.seeds import drawn_seed
 from tests.truth import truth
-from warehouse.schema import Column, arrow_schema
-from warehouse.where import names, to_sql
-from warehouse.window import Read
 
 OURS = tuple(column for column in COLUMNS if column.name not in ("z z", "far`"))  # names that Delta refuses
 SHAPES = {
@@ -111,7 +114,7 @@ def test_scans_and_probes_are_the_same_through_both_engines_to_the_last_record(
         window = table.at_latest(as_of)
         for columns, where in ((None, None), (["blob", "id"], None), (["id"], "id >= 30 and tiny is not null")):
             direct = window.scan(columns, where).read_all()
-            spark_says = window.scan_by_spark(spark, columns, where).read_all()
+            spark_says = scan_by_spark(spark, window, columns, where).read_all()
             assert direct.schema == spark_says.schema
             assert _bag(direct) == _bag(spark_says), (as_of, columns, where)
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from index.errors import UsageError
-from index.grid import Cell
-from maintenance.update import Report
+from ebb.index.errors import UsageError
+from ebb.index.grid import Cell
+from ebb.maintenance.update import Report
 from tests.builders import integer_table, open_warehouse, scanned_ids, write_batch
 from tests.model import Model, Outcome, Record
 

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.main import main
-from index.errors import UsageError
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.cli.main import main
+from ebb.index.errors import UsageError
+from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.store.paths import side_file
 from tests.unit.cli.command import Command
-from warehouse.table import side_file
 
 SCHEMA = "k STRING, n BIGINT, ins BIGINT, exp BIGINT, pay STRING"
 SLOTS = 6
@@ -113,13 +114,19 @@ def test_a_probe_opens_no_footer_that_it_does_not_need(points: OpenTable) -> Non
     assert not window.finder._footers
 
 
+def _sized(table: OpenTable, **sizes: int) -> OpenTable:
+    """Return the same table, read in other sizes."""
+    return OpenTable(table.warehouse, table.table, ReadSizes(**sizes))
+
+
 def test_a_scan_of_everything_keeps_few_footers_but_one_with_a_predicate_all(
-    points: OpenTable, monkeypatch: pytest.MonkeyPatch
+    points: OpenTable,
 ) -> None:
-    window = Warehouse.open(points.warehouse.root).table("t").at_latest()
+    window = points.at_latest()
     first = window.finder.open(window.visible_files()[0])
     few = first.groups * len(first.names)
-    monkeypatch.setattr("warehouse.directory._FEW_CHUNKS", few)
+    window = _sized(points, few_chunks=few).at_latest()
+    window.finder.open(window.visible_files()[0])
 
     assert window.scan().read_all().num_rows
     assert window.finder._footers.total == few
@@ -135,10 +142,8 @@ def test_every_live_file_has_its_keys_beside_it(points: OpenTable) -> None:
 
 
 @pytest.mark.parametrize("share_bytes", [1, 2**40], ids=["file by file", "all at once"])
-def test_many_keys_are_joined_and_come_in_order(
-    points: OpenTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share_bytes: int
-) -> None:
-    monkeypatch.setattr("warehouse.window._SHARE_BYTES", share_bytes)
+def test_many_keys_are_joined_and_come_in_order(points: OpenTable, tmp_path: Path, share_bytes: int) -> None:
+    points = _sized(points, share_bytes=share_bytes)
     wanted = [_key(n) for n in range(0, 60_000, 3)]
     everything = _model(points)
 
@@ -154,13 +159,9 @@ def test_many_keys_are_joined_and_come_in_order(
 
 
 @pytest.mark.parametrize("share_bytes", [1, 2**40], ids=["file by file", "all at once"])
-def test_a_range_over_many_stripes_is_merged_in_order(
-    points: OpenTable, monkeypatch: pytest.MonkeyPatch, share_bytes: int
-) -> None:
+def test_a_range_over_many_stripes_is_merged_in_order(points: OpenTable, share_bytes: int) -> None:
     """Stripes of a few row groups: what reaches over their bounds must be kept and merged."""
-    monkeypatch.setattr("warehouse.window._SHARE_BYTES", share_bytes)
-    monkeypatch.setattr("warehouse.window._FIRST_BYTES", 1)
-    monkeypatch.setattr("warehouse.window._MOST_BYTES", 300_000)
+    points = _sized(points, share_bytes=share_bytes, first_bytes=1, most_bytes=300_000)
     everything = [r for r in _model(points) if _key(1000) <= r["k"] <= _key(50_000)]
 
     batches = list(points.at_latest().read(points.at_latest().wanted((), _key(1000), _key(50_000))))
@@ -172,10 +173,9 @@ def test_a_range_over_many_stripes_is_merged_in_order(
 
 
 def test_the_run_of_one_key_is_merged_by_expiration_over_many_stripes(
-    long_runs: OpenTable, monkeypatch: pytest.MonkeyPatch
+    long_runs: OpenTable,
 ) -> None:
-    monkeypatch.setattr("warehouse.window._FIRST_BYTES", 1)
-    monkeypatch.setattr("warehouse.window._MOST_BYTES", 1)
+    long_runs = _sized(long_runs, first_bytes=1, most_bytes=1)
     expected = sorted(r["exp"] for r in _model(long_runs) if r["k"] == _key(5))
 
     found = long_runs.probe(_key(5))
@@ -183,10 +183,8 @@ def test_the_run_of_one_key_is_merged_by_expiration_over_many_stripes(
     assert found["exp"].to_pylist() == expected
 
 
-def test_a_limit_stops_reading(
-    points: OpenTable, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("warehouse.window._SCAN_BYTES", 1)
+def test_a_limit_stops_reading(points: OpenTable, capsys: pytest.CaptureFixture[str]) -> None:
+    points = _sized(points, scan_bytes=1)
     window = points.at_latest()
     reader = window.scan()
     reader.read_next_batch()
@@ -339,5 +337,3 @@ def test_a_latest_window_that_is_kept_reads_the_newest_window_each_time(warehous
     for _ in range(5):
         assert kept.scan().read_all().num_rows == table.scan().read_all().num_rows
         table.update()
-    with pytest.raises(UsageError, match="without Spark"):
-        kept.scan_by_spark(None)

@@ -12,9 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cli.main import main
-from index.errors import SchemaDriftError, UsageError
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.cli.main import main
+from ebb.index.columns import Column, parse_columns
+from ebb.index.errors import SchemaDriftError, UsageError
+from ebb.warehouse.intake.source import check_inputs, find_inputs
+from ebb.warehouse.parquet.arrow import arrow_schema
 from tests.builders import (
     SCHEMA,
     data_files,
@@ -26,8 +29,6 @@ from tests.builders import (
     version_of,
     write_batch,
 )
-from warehouse.schema import Column, arrow_schema, parse_columns
-from warehouse.source import check_inputs, find_inputs
 
 COLUMNS = parse_columns(
     f"{SCHEMA}, day DATE, moment TIMESTAMP, money DECIMAL(10,2), list ARRAY<INT>, s STRUCT<a:INT,b:INT>"

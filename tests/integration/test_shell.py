@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from maintenance import OpenTable
+from ebb import OpenTable
 from tests.builders import integer_table, open_warehouse, records, write_batch
 
 ROOT = Path(__file__).parents[2]

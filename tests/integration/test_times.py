@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from index.errors import InputError, NotDueError, OverDeletionError
-from maintenance import Warehouse
+from ebb import Warehouse
+from ebb.index.errors import InputError, NotDueError, OverDeletionError
 from tests.builders import (
     NOW,
     data_files,

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maintenance import OpenTable, Warehouse
+from ebb import OpenTable, Warehouse
+from ebb.index.values import plain
 from tests.builders import open_warehouse, scanned, timestamp_table
-from warehouse.values import plain
 
 # At 07:00 UTC the clocks of New York went from 2:00 to 3:00.
 START = datetime(2013, 3, 10, 4, tzinfo=timezone.utc)
@@ -106,8 +106,8 @@ def story(folder: Path, spark: Any) -> dict[str, Any]:
 if __name__ == "__main__":
     import os
 
-    from warehouse.session import spark_session
-    from warehouse.settings import load_settings
+    from ebb.warehouse.settings import load_settings
+    from ebb.warehouse.spark.session import spark_session
 
     session = spark_session(load_settings(environment=os.environ, file=None), delta=True)
     sys.stdout.write(json.dumps(story(Path(sys.argv[1]), session)))

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from index.directory import Block, Directory, Filter, dump_blocks, load_blocks, stripes
-from index.keys import Interval, code, successor
+from ebb.index.directory import Block, Directory, Filter, stripes
+from ebb.index.keys import Interval, code, successor
+from ebb.index.sidefile import dump_blocks, load_blocks
 
 laws = settings(deadline=None, max_examples=120)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.grid import Axis, Cell, Grid, Ring, Shuffle
-from index.policy import make_grid
+from ebb.index.grid import Axis, Cell, Grid, Ring, Shuffle
+from ebb.index.policy import make_grid
 from tests.histories import MOST_PARTITIONS, axes, grids
 
 SLOTS = st.integers(-1000, 1000)

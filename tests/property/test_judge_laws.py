@@ -6,13 +6,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.grid import Grid, Ring, Shuffle
-from index.policy import Strategy
-from index.timeline import TimeKind, Timeline
+from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, Column
+from ebb.index.grid import Grid, Ring, Shuffle
+from ebb.index.strategy import Strategy
+from ebb.index.timeline import TimeKind, Timeline
+from ebb.warehouse.intake.judge import OVER, RAW, REASON, judge
+from ebb.warehouse.table.spec import TableSpec
 from tests.model import Model, Record
-from warehouse.judge import OVER, RAW, REASON, judge
-from warehouse.schema import EXPIRES_SLOT, INSERTED_SLOT, Column
-from warehouse.spec import TableSpec
 
 COLUMNS = (Column("id", "bigint"), Column("key", "string"), Column("ins", "bigint"), Column("exp", "bigint"))
 EDGES = [-(2**63), -(2**63) + 1, -(2**62), 2**62, 2**63 - 2, 2**63 - 1]

@@ -12,8 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.keys import Interval, Part, code, successor
-from warehouse.keys import wanted_keys
+from ebb.index.keys import Interval, Part, code, successor, wanted_keys
 
 laws = settings(deadline=None, max_examples=150)
 

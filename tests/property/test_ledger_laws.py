@@ -8,8 +8,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.ledger import Ledger
-from index.timeline import TimeKind, Timeline
+from ebb.index.ledger import Ledger
+from ebb.index.timeline import TimeKind, Timeline
 
 LINE = Timeline(kind=TimeKind.INTEGER, origin=0, tick=1, span=12)
 laws = settings(deadline=None, max_examples=60)

@@ -12,9 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.grid import Cell, Grid, Ring
-from index.policy import Strategy, make_grid
-from maintenance.plan import Plan, plan_purge, plan_seal, plan_update
+from ebb.index.grid import Cell, Grid, Ring
+from ebb.index.policy import make_grid
+from ebb.index.strategy import Strategy
+from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.update import plan_update
+from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from tests.filestore import FileStore, Record
 from tests.histories import MOST_PARTITIONS, History, Step, histories, play, stocked_stores
 

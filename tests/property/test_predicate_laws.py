@@ -11,21 +11,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import UsageError
-from index.predicate import (
-    And,
-    Compare,
-    Extent,
-    In,
-    IsNull,
-    Literal,
-    Name,
-    Not,
-    Or,
-    Predicate,
-    may_match,
-    parse_predicate,
-)
+from ebb.index.errors import UsageError
+from ebb.index.predicate.pruning import Extent, may_match
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
 from tests.truth import compare, truth
 
 laws = settings(deadline=None, max_examples=60)

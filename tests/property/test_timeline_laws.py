@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.timeline import TimeKind, Timeline
+from ebb.index.timeline import TimeKind, Timeline
 
 times = st.integers(-(10**12), 10**12)
 timelines = st.builds(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import main
+from ebb.cli.main import main
 
 __all__ = ["Command", "Result", "state_of"]
 

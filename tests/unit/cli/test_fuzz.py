@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from cli.main import app, main
+from ebb.cli.main import app, main
 from tests.seeds import drawn_seed
 from tests.unit.cli.command import state_of
 from tests.unit.cli.conftest import DECLARED

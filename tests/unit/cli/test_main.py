@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.main import app, main
+from ebb.cli.main import app, main
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
@@ -112,7 +112,7 @@ def test_a_table_written_by_a_newer_ebb_is_refused(ebb: Command) -> None:
 
 
 def test_debug_shows_where_an_error_comes_from(ebb: Command) -> None:
-    from index.errors import UnknownTableError
+    from ebb.index.errors import UnknownTableError
 
     with pytest.raises(UnknownTableError):
         main(["--warehouse", str(ebb.root), "--debug", "scan", "t"])
@@ -121,7 +121,7 @@ def test_debug_shows_where_an_error_comes_from(ebb: Command) -> None:
 def test_an_error_that_nobody_thought_of_is_still_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ebb: Command
 ) -> None:
-    from maintenance.api import Warehouse
+    from ebb.maintenance.api import Warehouse
 
     def broken(_self: Warehouse) -> None:
         msg = "first line\nsecond line"

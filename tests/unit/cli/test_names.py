@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
 
-from index.errors import UsageError
-from maintenance import Warehouse
+from ebb import Warehouse
+from ebb.index.errors import UsageError
 from tests.seeds import drawn_seed
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED

@@ -15,9 +15,9 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from cli import render
-from cli.output import Format, limited, write_records
-from index.errors import EngineError, UsageError
+from ebb.cli.output import render
+from ebb.cli.output.records import Format, limited, write_records
+from ebb.index.errors import EngineError, UsageError
 
 _SCHEMA = pa.schema(
     [

@@ -7,14 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from maintenance import OpenTable
+from ebb import OpenTable
 from tests.builders import integer_table, open_warehouse
 from tests.unit.cli.conftest import DECLARED
 
 _ROOT = Path(__file__).parents[3]
 _RUN = """
 import contextlib, io, json, sys
-from cli.main import main
+from ebb.cli.main import main
 
 for arguments in json.loads(sys.stdin.read()):
     with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), contextlib.redirect_stderr(io.StringIO()) as told:
@@ -24,7 +24,7 @@ for arguments in json.loads(sys.stdin.read()):
 """
 _TICK = """
 import sys
-from cli.main import main
+from ebb.cli.main import main
 
 code = main(sys.argv[1:])
 sys.exit(code or int(bool({"pyspark", "pandas", "pyarrow", "numpy"} & sys.modules.keys())))
@@ -73,7 +73,7 @@ def test_reads_start_neither_spark_nor_pandas(tmp_path: Path) -> None:
         ["sql", "SELECT count(*) FROM t"], ["shell", "t"],
     )  # fmt: skip
     for arguments in commands:
-        command = [sys.executable, "-X", "importtime", "-m", "cli.main", *arguments]
+        command = [sys.executable, "-X", "importtime", "-m", "ebb.cli.main", *arguments]
         done = subprocess.run(
             command,
             input=b"a\nselect count(*) from t\n",

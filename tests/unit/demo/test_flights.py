@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from demo import flights as demo
-from demo.flights import Batch, Flight
+from bench.demo import flights as demo
+from bench.demo.flights import Batch, Flight
 
 HEADER = (
     "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from index.bloom import may_hold, xxh64
+from ebb.warehouse.parquet.bloom import may_hold, xxh64
 
 PATTERN = bytes((197 * i + 91) % 256 for i in range(100))
 # XXH64 with seed 0 of the first 0, 1, ... 100 bytes of the pattern, by the reference implementation (libxxhash 0.8.1).

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from index.cellfile import Rewrite
-from index.grid import Cell
+from ebb.index.cellfile import Rewrite
+from ebb.index.grid import Cell
 from tests.filestore import cell_file
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from index.cost import choose, default_bound, default_reader_time, expected_files
-from index.errors import UsageError
-from index.grid import Grid, Ring, Shuffle
-from index.policy import MAX_CELLS, Strategy
-from index.timeline import TimeKind, Timeline
+from ebb.index.cost.choose import choose, default_bound, default_reader_time, expected_files
+from ebb.index.errors import UsageError
+from ebb.index.grid import Grid, Ring, Shuffle
+from ebb.index.policy import MAX_CELLS
+from ebb.index.strategy import Strategy
+from ebb.index.timeline import TimeKind, Timeline
 
 REBUILD, NOREBUILD, RETIRE = Strategy
 HOUR = 3_600_000_000

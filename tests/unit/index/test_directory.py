@@ -9,9 +9,10 @@ from random import Random
 
 import pytest
 
-from index.directory import Block, Directory, Filter, dump_blocks, load_blocks, stripes
-from index.grid import Cell
-from index.keys import Interval, code, successor
+from ebb.index.directory import Block, Directory, Filter, stripes
+from ebb.index.grid import Cell
+from ebb.index.keys import Interval, code, successor
+from ebb.index.sidefile import dump_blocks, load_blocks
 
 CELL, OTHER_CELL = Cell(0, 0), Cell(1, 2)
 ALL = [Interval(b"", None)]

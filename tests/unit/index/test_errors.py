@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from index import errors
-from index.errors import (
+from ebb.index import errors
+from ebb.index.errors import (
     AppliedSlotError,
     ConflictError,
     CorruptionError,
@@ -52,7 +52,7 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     ),
     (RetryError("later"), "later"),
     (
-        LockedError("t", "process 7", 1.50),
+        LockedError("table t", "process 7", 1.50),
         "table t is being written by process 7; waited 1.5 s, pass --wait to wait longer",
     ),
     (

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from index.footer import MAGIC, Chunk, chunk_facts, footer_of, parquet_columns
+from ebb.warehouse.parquet.thrift import MAGIC, Chunk, chunk_facts, footer_of, parquet_columns
 
 NESTED = pa.schema(
     [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from index.errors import UsageError
-from index.grid import Axis, Cell, Grid, Ring, Shuffle
-from index.policy import make_grid
-from index.timeline import TimeKind, Timeline
+from ebb.index.errors import UsageError
+from ebb.index.grid import Axis, Cell, Grid, Ring, Shuffle
+from ebb.index.policy import make_grid
+from ebb.index.timeline import TimeKind, Timeline
 
 I1, I2, I3, I4 = Cell(0, 0), Cell(0, 1), Cell(1, 0), Cell(1, 1)
 MINUTES = Timeline(kind=TimeKind.INTEGER, origin=0, tick=2, span=16)

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from index.keys import Interval, Part, code, successor
+from ebb.index.keys import Interval, Part, code, successor
 
 UTC = timezone.utc
 INF, NAN = math.inf, math.nan

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
-from index.ledger import KEPT_BATCHES, Ledger, next_slot
-from index.timeline import TimeKind, Timeline
+from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
+from ebb.index.ledger import KEPT_BATCHES, Ledger, next_slot
+from ebb.index.timeline import TimeKind, Timeline
 
 HOURS = Timeline(kind=TimeKind.INTEGER, origin=0, tick=10, span=80)
 DAYS = Timeline(kind=TimeKind.DATE, origin=0, tick=1, span=8)

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from index.errors import UsageError
-from index.grid import Grid, Ring, Shuffle
-from index.policy import MAX_CELLS, Strategy, check_strategy, lag_ticks, make_grid, parse_pair, shortest_bound
-from index.timeline import TimeKind, Timeline
+from ebb.index.errors import UsageError
+from ebb.index.grid import Grid, Ring, Shuffle
+from ebb.index.policy import MAX_CELLS, make_grid, parse_pair
+from ebb.index.strategy import Strategy, check_strategy, lag_ticks, shortest_bound
+from ebb.index.timeline import TimeKind, Timeline
 
 REBUILD, NOREBUILD, RETIRE = Strategy
 TENS = Timeline(kind=TimeKind.INTEGER, origin=0, tick=10, span=80)

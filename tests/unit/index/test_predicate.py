@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from index.errors import UsageError
-from index.predicate import (
-    And,
-    Compare,
-    Extent,
-    In,
-    IsNull,
-    Literal,
-    Name,
-    Not,
-    Or,
-    Predicate,
-    may_match,
-    parse_predicate,
-)
+from ebb.index.errors import UsageError
+from ebb.index.predicate.pruning import Extent, may_match
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
 
 A, B, C = Name("a"), Name("b"), Name("c")
 ONE, TWO = Literal("1"), Literal("2")

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from index.errors import UsageError
-from index.timeline import TimeKind, Timeline
+from ebb.index.errors import UsageError
+from ebb.index.timeline import TimeKind, Timeline
 
 STAMP, DATE, INTEGER = TimeKind.TIMESTAMP, TimeKind.DATE, TimeKind.INTEGER
 SECOND = 1_000_000

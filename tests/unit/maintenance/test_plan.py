@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from index.cellfile import CellFile, Rewrite
-from index.grid import Cell, Grid, Ring
-from index.policy import Strategy
-from maintenance.plan import Plan, plan_purge, plan_seal, plan_update
+from ebb.index.cellfile import CellFile, Rewrite
+from ebb.index.grid import Cell, Grid, Ring
+from ebb.index.strategy import Strategy
+from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.update import plan_update
+from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from tests.filestore import cell_file
 
 REBUILD, NOREBUILD, RETIRE = Strategy

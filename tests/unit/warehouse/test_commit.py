@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from index.errors import ConflictError, EngineError, InDoubtError
+from ebb.index.errors import ConflictError, EngineError, InDoubtError
+from ebb.warehouse.store.paths import entry_name
+from ebb.warehouse.table.commit import append, new_id, remove_unfinished
+from ebb.warehouse.table.log import LogEntry, commit_action, encoded
 from tests.faults import Interruption, armed, broken_disk, full_disk
-from warehouse.commit import append, new_id, remove_unfinished
-from warehouse.log import LogEntry, commit_action, encoded, entry_name
 
 
 def entry(id: str) -> list[dict[str, object]]:

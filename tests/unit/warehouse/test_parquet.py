@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.cellfile import CellFile
-from index.errors import CorruptionError
-from index.grid import Cell
-from warehouse import cells
-from warehouse.parquet import DataFile, Part, read_parts
+from ebb.index.cellfile import CellFile
+from ebb.index.errors import CorruptionError
+from ebb.index.grid import Cell
+from ebb.warehouse.parquet.datafile import DataFile, Part, read_parts
+from ebb.warehouse.parquet.sizes import WriteSizes
+from ebb.warehouse.parquet.writer import Layout, RunWriter
 
 BEFORE = {
     "k": pa.int64(),
@@ -58,13 +59,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[DataFile]:
     folder = tmp_path_factory.mktemp("table")
     (folder / "c").mkdir()
     found = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "LEAST_GROUP_BYTES", 2048)  # several row groups in a small file
-        for seed, kinds in enumerate([BEFORE, AFTER, BEFORE, AFTER, AFTER]):
-            schema = pa.schema(kinds)
-            writer = cells.RunWriter(cells.Layout(schema, ("k",), str(folder), "c"), Cell(0, 0))
-            writer.add(records(seed, 40 + 9 * seed, schema))
-            found += [DataFile.open(str(folder), file) for file in writer.close().files]
+    sizes = WriteSizes(least_group_bytes=2048)  # several row groups in a small file
+    for seed, kinds in enumerate([BEFORE, AFTER, BEFORE, AFTER, AFTER]):
+        schema = pa.schema(kinds)
+        writer = RunWriter(Layout(schema, ("k",), str(folder), "c", sizes), Cell(0, 0))
+        writer.add(records(seed, 40 + 9 * seed, schema))
+        found += [DataFile.open(str(folder), file) for file in writer.close().files]
     other = folder / "other.parquet"
     pq.write_table(records(9, 30, pa.schema(AFTER)), other, row_group_size=10, write_page_checksum=True)
     foreign = CellFile(

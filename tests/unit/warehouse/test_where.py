@@ -19,22 +19,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from index.errors import UsageError
-from index.predicate import (
-    Compare,
-    Extent,
-    IsNull,
-    Literal,
-    Name,
-    Or,
-    Predicate,
-    may_match,
-    parse_predicate,
-)
+from ebb.index.columns import Column
+from ebb.index.errors import UsageError
+from ebb.index.predicate.pruning import Extent, may_match
+from ebb.index.predicate.syntax import Compare, IsNull, Literal, Name, Or, Predicate, parse_predicate
+from ebb.index.predicate.typed import check, names, value
+from ebb.warehouse.parquet.arrow import arrow_schema
+from ebb.warehouse.read.mask import mask
+from ebb.warehouse.sql.condition import Dialect, to_sql
 from tests.predicates import COLUMNS, INF, NAN, TEXTS, TYPES, UTC, Record, predicates, records, single, typed
 from tests.truth import truth
-from warehouse.schema import Column, arrow_schema
-from warehouse.where import Dialect, check, mask, names, to_sql, value
 
 SCHEMA = pa.schema([field for field in arrow_schema(COLUMNS) if field.name in TYPES])
 
@@ -336,9 +330,9 @@ def test_a_table_without_records_has_an_empty_mask() -> None:
 def test_evaluating_does_not_import_datasets() -> None:
     code = (
         "import sys, pyarrow as pa\n"
-        "from index.predicate import parse_predicate\n"
-        "from warehouse.schema import Column\n"
-        "from warehouse.where import mask\n"
+        "from ebb.index.predicate.syntax import parse_predicate\n"
+        "from ebb.index.columns import Column\n"
+        "from ebb.warehouse.read.mask import mask\n"
         "table = pa.table({'d': [1.0, None]})\n"
         "found = mask(table, parse_predicate('d > 0 and d in (1) or d is null'), [Column('d', 'double')])\n"
         "assert table.filter(found).num_rows == 2\n"

@@ -1,0 +1,145 @@
+"""create, alter, drop."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ebb.cli.options import DryRun, Json, Name, Wait, Yes, seconds, state
+from ebb.cli.output import render
+
+__all__ = ["alter", "create", "drop"]
+
+
+def create(
+    ctx: typer.Context,
+    name: Name,
+    key: Annotated[str, typer.Option(metavar="COL[,COL]", help="The columns that records are found by.")],
+    inserted: Annotated[str, typer.Option(metavar="COL", help="The column with a record's insertion time.")],
+    expires: Annotated[str, typer.Option(metavar="COL", help="The column with a record's expiration time.")],
+    tick: Annotated[str, typer.Option(metavar="D", help="The time between two updates, like 5m or 1h.")],
+    span: Annotated[str, typer.Option(metavar="D", help="The longest lifetime of a record, like 7d.")],
+    like: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the columns from this sample file.")] = None,
+    schema: Annotated[
+        str | None, typer.Option(metavar="DDL", help='The columns, like "tail STRING, dep TIMESTAMP".')
+    ] = None,
+    origin: Annotated[
+        str | None, typer.Option(metavar="T", help="Where slot 1 starts; 1970 or 0 unless given.")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Option(metavar="GxE", help="Groups by cohorts; chosen from the bound unless given.")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="P", help="round-robin, chronological, random, or runs VxW.")
+    ] = None,
+    strategy: Annotated[str | None, typer.Option(metavar="S", help="rebuild, norebuild or retire.")] = None,
+    deletion_bound: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D", help="How long after its expiry a record may be on disk; a quarter of the span unless given."
+        ),
+    ] = None,
+    reader_time: Annotated[
+        str | None, typer.Option(metavar="D", help="How long removed files wait for readers.")
+    ] = None,
+    quarantine_time: Annotated[
+        str | None, typer.Option(metavar="D", help="How long refused records are kept; the bound unless given.")
+    ] = None,
+    landing: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
+    ] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Create a table."""
+    from ebb.index.errors import TableExistsError
+    from ebb.maintenance.define import Declaration, declare
+    from ebb.maintenance.define import create as make
+    from ebb.maintenance.inspect.status import describe
+
+    warehouse = state(ctx).open()
+    wish = Declaration(
+        name=name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
+        tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
+        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time, landing=landing,
+    )  # fmt: skip
+    spec, reason = declare(wish)
+    if (warehouse.root / name).exists():
+        raise TableExistsError(name, warehouse.root)
+    if not dry_run:
+        make(warehouse.root, spec, warehouse.now())
+    if json:
+        render.json_object(
+            {**describe(spec), "reason": reason, "dry_run": dry_run, "folder": str(warehouse.root / name)}
+        )
+        return
+    done = "would be created" if dry_run else "created"
+    told = describe(spec)
+    render.lines(
+        [f"table {name} {done} in {warehouse.root / name}", f"grid {told['grid']}, runs {told['policy']}: {reason}"]
+    )
+
+
+def alter(
+    ctx: typer.Context,
+    name: Name,
+    deletion_bound: Annotated[str | None, typer.Option(metavar="D", help="The new deletion bound.")] = None,
+    quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
+    landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
+    add_column: Annotated[
+        str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in records that are there.")
+    ] = None,
+    wait: Wait = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> None:
+    """Change a table's deletion bound, quarantine time or landing folder, or add a column."""
+    from ebb.index.errors import UsageError
+    from ebb.maintenance.inspect.status import describe
+
+    if deletion_bound is None and quarantine_time is None and landing is None and add_column is None:
+        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --landing or --add-column"
+        raise UsageError(msg)
+    old, new = state(ctx).open().table(name).alter(
+        deletion_bound=deletion_bound, quarantine_time=quarantine_time, landing=landing,
+        add_column=add_column, wait=seconds(wait), dry_run=dry_run,
+    )  # fmt: skip
+    before, after = describe(old), describe(new)
+    if json:
+        render.json_object({**after, "dry_run": dry_run})
+        return
+    changed = [
+        f"{field.replace('_', ' ')}: {before[field]} → {after[field]}"
+        for field in after
+        if field != "columns" and before[field] != after[field]
+    ]
+    changed += [f"column {c.name} {c.type} added" for c in new.columns[len(old.columns) :]]
+    if dry_run:
+        changed.append("(dry run: nothing was changed)")
+    render.lines([render.visible(line) for line in changed] or ["nothing to change: the table is like that already"])
+
+
+def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = False, json: Json = False) -> None:
+    """Delete a table, its records and its quarantine."""
+    from ebb.index.errors import UsageError
+
+    warehouse = state(ctx).open()
+    table = warehouse.table(name)
+    told = table.status()
+    summary = f"table {name} with {told['live_records']:,} live records in {told['files']} files"
+    if not dry_run and not yes:
+        if not sys.stdin.isatty():
+            msg = f"drop deletes {summary}; pass --yes if that is meant"
+            raise UsageError(msg)
+        typer.confirm(f"Delete {summary}?", abort=True)
+    if not dry_run:
+        warehouse.drop(name)
+    if json:
+        render.json_object(
+            {"name": name, "dropped": not dry_run, "live_records": told["live_records"], "files": told["files"]}
+        )
+    else:
+        render.lines([f"{summary} {'would be' if dry_run else 'was'} deleted"])

@@ -1,0 +1,169 @@
+"""load, update, run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ebb.cli.interrupts import guarded, terminable
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, seconds, state
+from ebb.cli.output import render
+
+if TYPE_CHECKING:
+    from ebb.maintenance.landing.run import Outcome
+    from ebb.maintenance.update import Report
+
+__all__ = ["load", "run", "update"]
+
+At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False),
+]
+_POLL_SECONDS = 1.0
+
+
+def load(
+    ctx: typer.Context, name: Name, files: Files = None, at: At = None,
+    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Bring in the first records, in bulk, and set the clock."""
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        report = table.load(files or [], at=at, wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+    _show(name, report, json=json)
+
+
+def update(
+    ctx: typer.Context, name: Name, files: Files = None, at: At = None,
+    catch_up: Annotated[bool, typer.Option("--catch-up", help="Apply all ticks up to --at, or to now, in one commit.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Advance the clock by a tick: admit a batch, expire what is over, in one commit."""
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        report = table.update(
+            files or None,
+            at=at,
+            catch_up=catch_up,
+            yes=yes,
+            wait=seconds(wait),
+            dry_run=dry_run,
+            progress=render.progress,
+        )
+    _show(name, report, json=json)
+
+
+def _show(name: str, report: Report, *, json: bool) -> None:
+    render.clear_progress()
+    if json:
+        render.json_object(asdict(report))
+    else:
+        render.lines(report_lines(name, report))
+
+
+def report_lines(name: str, report: Report) -> list[str]:
+    """Return what an update did, for people."""
+    if report.already_applied:
+        return [f"{name}: already applied at slot {report.slot} ({report.time}); nothing changed"]
+    would = " (dry run: nothing was changed)" if report.dry_run else ""
+    text = [
+        f"{name}: slot {report.slot} ({report.time}), version {report.version}{would}",
+        f"  received {report.received:,} = {_fates(report)}",
+        f"  expired {report.expired:,}, live {report.live:,}; touched {report.cells_touched} of at most {report.cells_bound} cells",
+        f"  files +{report.files_added} −{report.files_removed}, {render.bytes_text(report.bytes_written)} written, {report.seconds:.2f} s",
+    ]
+    text += [f"  quarantined: {count:,} × {render.visible(reason)}" for reason, count in report.reasons.items()]
+    if report.sealed_cells:
+        text.append(f"  sealed {report.sealed_cells} cells ({render.bytes_text(report.sealed_bytes)})")
+    return text + [f"  warning: {render.visible(warning)}" for warning in report.warnings]
+
+
+def _fates(report: Report) -> str:
+    fates = {
+        "admitted": report.admitted,
+        "expired on arrival": report.expired_on_arrival,
+        "quarantined": report.quarantined,
+    }
+    return " + ".join(f"{fate} {count:,}" for fate, count in fates.items())
+
+
+def run(
+    ctx: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="Apply what has arrived and stop, for cron.")] = False,
+    table: Annotated[list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given many times.")] = None,
+    at: Annotated[str | None, typer.Option("--at", metavar="T", help="Take this for now: replays the past.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Apply what has arrived in the landing folders, tick by tick, in order."""
+    from ebb.index.errors import UsageError
+    from ebb.index.timeline import TimeKind
+    from ebb.maintenance.landing.run import run_all
+    from ebb.warehouse.table.catalog import find_table, list_tables
+
+    warehouse = state(ctx).open(master, conf)
+    fixed = None
+    if at is not None:
+        micros = TimeKind.TIMESTAMP.time(at)
+        fixed = datetime.fromtimestamp(micros / 1_000_000, tz=timezone.utc)
+    failed = False
+    told: set[str] = set()  # without --once, an error that stays is told once
+    with terminable():
+        while True:
+            tables = [find_table(warehouse.root, n) for n in table] if table else list_tables(warehouse.root)
+            landing = [t for t in tables if t.snapshot().spec.landing]
+            if (once or dry_run) and not landing:
+                msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
+                raise UsageError(msg)
+            context = warehouse.context(wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+            outcomes: list[Outcome] = []
+            for outcome in run_all(landing, context, until=fixed, yes=yes):
+                outcomes.append(outcome)
+                failed = failed or outcome.error is not None
+                if not json and str(outcome.error) not in told:
+                    render.clear_progress()
+                    _show_outcome(outcome)
+                if outcome.error:
+                    told.add(outcome.error)
+            if json and (once or outcomes):
+                render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
+            elif (once or dry_run) and not outcomes:
+                render.lines(["nothing to do: no files have arrived and no tick is due"])
+            if once or dry_run:
+                break
+            sys.stdout.flush()
+            time.sleep(_POLL_SECONDS)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show_outcome(outcome: Outcome) -> None:
+    report = outcome.report
+    if report is None and outcome.error is None:
+        render.lines(
+            [f"{outcome.table}, slot {outcome.slot}: would apply {outcome.files} file{'s' * (outcome.files != 1)}"]
+        )
+        return
+    if report is None:
+        kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
+        render.error(f"{outcome.table}, slot {outcome.slot}: {outcome.error}{kept}")
+        return
+    if report.already_applied:
+        render.lines(report_lines(outcome.table, report))
+        return
+    cells = (
+        f"{outcome.table}  {report.time}",
+        f"+{report.admitted:,}".rjust(8) + f"−{report.expired:,}".rjust(8) + f"= {report.live:,} live".rjust(14),
+        f"{report.cells_touched}/{report.cells_bound} cells".rjust(11),
+        f"{report.seconds:.2f} s".rjust(7),
+        f"{report.quarantined} quarantined" if report.quarantined else "",
+        f"sealed {report.sealed_cells} cells" if report.sealed_cells else "",
+    )
+    render.lines(["  ".join(cell for cell in cells if cell)])

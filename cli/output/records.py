@@ -1,0 +1,238 @@
+"""Writing records: as a table for people, CSV, JSON lines, Arrow or Parquet, to a file or to standard output."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from ebb.cli.output import render
+from ebb.index.errors import EngineError, UsageError
+from ebb.index.values import plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Format", "limited", "write_lines", "write_records"]
+
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet take a text for a formula
+_TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
+
+
+class Format(str, Enum):
+    """How records are written."""
+
+    table = "table"
+    csv = "csv"
+    jsonl = "jsonl"
+    arrow = "arrow"
+    parquet = "parquet"
+
+
+def limited(parts: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.Table]:
+    """Yield at most ``limit`` records and stop reading then."""
+    import pyarrow as pa
+
+    left = limit
+    if left == 0:
+        return
+    for batch in parts:
+        part = pa.Table.from_batches([batch])
+        if left is None:
+            yield part
+            continue
+        yield part.slice(0, min(left, part.num_rows))
+        left -= part.num_rows
+        if left <= 0:
+            return
+
+
+def _use_little_memory() -> None:
+    """Let Arrow use the allocator that gives back what one thread allocates and another frees: a scan does only that."""
+    import pyarrow as pa
+
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        with suppress(NotImplementedError):  # not everywhere; what comes with Arrow by default keeps 100 MB more
+            pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
+def write_records(
+    parts: Iterable[pa.Table],
+    schema: pa.Schema,
+    *,
+    form: Format,
+    output: Path | None,
+    guard_formulas: bool = False,
+) -> int:
+    """Write records and return how many there were."""
+    if form in (Format.arrow, Format.parquet) and output is None and sys.stdout.isatty():
+        msg = f"format {form.value} is not for a terminal; pass --output FILE or redirect"
+        raise UsageError(msg)
+    _use_little_memory()
+    try:
+        with _target(output) as sink:
+            match form:
+                case Format.table:
+                    return _table(parts, schema, sink)
+                case Format.csv:
+                    is_terminal = output is None and sys.stdout.isatty()
+                    return _csv(parts, schema, sink, guard_formulas=guard_formulas, is_terminal=is_terminal)
+                case Format.jsonl:
+                    return _jsonl(parts, schema, sink)
+                case Format.arrow | Format.parquet:
+                    return _binary(parts, schema, sink, form)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except OSError as error:
+        raise EngineError("the records cannot be written", error, "check --output and the free space") from error
+
+
+def write_lines(text: Iterable[str], output: Path) -> None:
+    """Write lines to a file."""
+    try:
+        with _target(output) as sink:
+            sink.writelines(f"{line}\n".encode() for line in text)
+    except OSError as error:
+        raise EngineError(f"{output} cannot be written", error, "check --output and the free space") from error
+
+
+@contextmanager
+def _target(output: Path | None) -> Iterator[IO[bytes]]:
+    """Write to standard output, or to a file that appears under its name only when it is complete."""
+    if output is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if output.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(output))
+    if output.exists() and not output.is_file():  # /dev/null or a pipe: to be written to, not to be replaced
+        with output.open("wb") as sink:
+            yield sink
+        return
+    output = output.resolve()  # a link stays a link
+    partial = output.with_name(f".{output.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as sink:
+            yield sink
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _plain_column(column: pa.Array) -> list[Any]:
+    return [plain(value) for value in column.to_pylist()]
+
+
+def _rows(
+    parts: Iterable[pa.Table], shown: Callable[[pa.Array], list[Any]] = _plain_column
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the records with their values as they are shown."""
+    for part in parts:
+        for batch in part.to_batches(max_chunksize=5000):
+            try:
+                columns = [shown(column) for column in batch.columns]
+            except (OverflowError, ValueError) as error:
+                msg = f"a value cannot be written ({error}); cast it to text in the query, or use --format parquet"
+                raise UsageError(msg) from error
+            yield from zip(*columns, strict=True)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+
+
+def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+    import pyarrow as pa
+
+    rows: list[list[str]] = []
+    more = False
+    for row in _rows(parts):
+        if len(rows) == _TABLE_ROWS:
+            more = True
+            break
+        rows.append([_text(value) for value in row])
+    right = [
+        i
+        for i, f in enumerate(schema)
+        if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type)
+    ]
+    text = render.table_text(rows, schema.names, right=right)
+    count = f"{len(rows):,} record{'s' * (len(rows) != 1)}"
+    text.append(f"({count} shown, there are more: use --format csv or --limit)" if more else f"({count})")
+    sink.write(("\n".join(text) + "\n").encode())
+    return len(rows)
+
+
+def _csv(
+    parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, guard_formulas: bool, is_terminal: bool
+) -> int:
+    count = 0
+    sink.write((",".join(_field(name) for name in schema.names) + "\n").encode())
+    for row in _rows(parts):
+        values = [f"'{v}" if guard_formulas and isinstance(v, str) and v[:1] in _FORMULAS else v for v in row]
+        # A line with nothing in it would be no record.
+        line = ",".join(_field(value) for value in values) or '""'
+        sink.write((f"{render.visible(line) if is_terminal else line}\n").encode())
+        count += 1
+    return count
+
+
+def _field(value: Any) -> str:
+    """Return a value for CSV; the empty text is quoted, nothing is not, as the intake reads them."""
+    text = _text(value)
+    if value is None or (text and not any(sign in text for sign in '",\r\n')):
+        return text
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _jsonl(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+    if len(set(schema.names)) < len(schema.names):
+        msg = f"two columns have one name in {', '.join(schema.names)}; rename one, for example with AS"
+        raise UsageError(msg)
+    names = (render.json_text(name).replace("%", "%%") for name in schema.names)
+    line = "{" + ", ".join(f"{name}: %s" for name in names) + "}\n"
+    count = 0
+    for row in _rows(parts, _json_column):
+        sink.write((line % row).encode())
+        count += 1
+    return count
+
+
+def _json_column(column: pa.Array) -> list[str]:
+    """Return values as JSON shows them."""
+    return [_JSON_OF.get(type(value), _json_of_any)(value) for value in column.to_pylist()]
+
+
+def _json_of_any(value: Any) -> str:
+    return render.json_text(plain(value))
+
+
+_JSON_OF: dict[type, Callable[[Any], str]] = {int: str, str: render.json_string}  # most values are one of these
+
+
+def _binary(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], form: Format) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    count = 0
+    try:
+        writer: Any = pa.ipc.new_stream(sink, schema) if form is Format.arrow else pq.ParquetWriter(sink, schema)
+    except pa.ArrowNotImplementedError as error:
+        msg = f"format {form.value} has no such type ({error}); cast the column to text in the query"
+        raise UsageError(msg) from error
+    with writer:
+        for part in parts:
+            writer.write_table(part)
+            count += part.num_rows
+    return count

@@ -1,0 +1,71 @@
+"""Ebb: a stream warehouse on Delta Lake and Spark in which every record carries its own expiration time.
+
+>>> import ebb
+>>> sorted(name for name in ebb.__all__ if name.islower())
+['open']
+"""
+
+from typing import TYPE_CHECKING
+
+from ebb.index.errors import (
+    AppliedSlotError,
+    ConflictError,
+    CorruptionError,
+    EngineError,
+    InDoubtError,
+    InputError,
+    JumpError,
+    LockedError,
+    NotDueError,
+    OverDeletionError,
+    RetryError,
+    SchemaDriftError,
+    TableExistsError,
+    UnknownTableError,
+    UnreadableInputError,
+    UpgradeError,
+    UsageError,
+    WarehouseError,
+)
+
+if TYPE_CHECKING:
+    from ebb.maintenance.api import OpenTable, Warehouse
+    from ebb.maintenance.api import open_warehouse as open  # noqa: A004 - ebb.open reads well
+    from ebb.maintenance.update import Report
+
+__all__ = [
+    "AppliedSlotError",
+    "ConflictError",
+    "CorruptionError",
+    "EngineError",
+    "InDoubtError",
+    "InputError",
+    "JumpError",
+    "LockedError",
+    "NotDueError",
+    "OpenTable",
+    "OverDeletionError",
+    "Report",
+    "RetryError",
+    "SchemaDriftError",
+    "TableExistsError",
+    "UnknownTableError",
+    "UnreadableInputError",
+    "UpgradeError",
+    "UsageError",
+    "Warehouse",
+    "WarehouseError",
+    "open",
+]
+
+_LATER = {"OpenTable": "api", "Warehouse": "api", "open": "api", "Report": "update"}
+
+
+def __getattr__(name: str) -> object:
+    # When it is first asked for: whoever starts a command should not wait for what it does not use.
+    if name in _LATER:
+        from importlib import import_module
+
+        return getattr(import_module(f"ebb.maintenance.{_LATER[name]}"), name if name != "open" else "open_warehouse")
+    msg = f"module 'ebb' has no attribute {name!r}"
+    raise AttributeError(msg)

@@ -1,0 +1,224 @@
+"""Predicates with types: every comparison checked against the columns it looks at, without any data.
+
+A literal takes the type of the column it is compared with. Columns of two types are compared exactly, except that
+beside a float or double both become doubles. A date beside a timestamp is its first moment in UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any
+
+from ebb.index.columns import Column
+from ebb.index.errors import UsageError
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate
+from ebb.index.types import scalar_type
+from ebb.index.values import parse_value
+
+__all__ = ["ToColumn", "ToList", "ToValue", "Typed", "check", "column_named", "names", "typed", "value"]
+
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_MOST_DIGITS = 38
+
+
+@dataclass(frozen=True, slots=True)
+class ToValue:
+    """``column sign value``; the value is of the column's type."""
+
+    column: Column
+    sign: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToColumn:
+    """``left sign right``, compared as values of ``type``; ``moments`` are microseconds since 1970."""
+
+    left: Column
+    sign: str
+    right: Column
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToList:
+    """``column in values``; the values are of the column's type."""
+
+    column: Column
+    values: tuple[Any, ...]
+
+
+Typed = ToValue | ToColumn | ToList
+
+
+def names(predicate: Predicate | None) -> set[str]:
+    """Return the columns that a predicate looks at."""
+    match predicate:
+        case None:
+            return set()
+        case Compare(left, _, right):
+            return {side.name for side in (left, right) if isinstance(side, Name)}
+        case In(name, _) | IsNull(name):
+            return {name.name}
+        case Not(inner):
+            return names(inner)
+        case And(left, right) | Or(left, right):
+            return names(left) | names(right)
+
+
+def check(predicate: Predicate, columns: Sequence[Column]) -> None:
+    """Refuse a predicate that does not fit a table with these columns; it takes no data to say so."""
+    for name in sorted(names(predicate)):
+        column_named(name, columns)
+    for leaf in _leaves(predicate):
+        typed(leaf, tuple(columns))
+
+
+@lru_cache(maxsize=1024)
+def value(literal: Literal, column: Column) -> Any:
+    """Return a literal as a value of the column it is compared with.
+
+    A number with a point beside an integer column stays a Decimal.
+
+    >>> value(Literal("7"), Column("id", "bigint")), value(Literal("7.5"), Column("id", "bigint"))
+    (7, Decimal('7.5'))
+    """
+    _check_sortable(column)
+    if column.type == "string" and not literal.is_text:
+        msg = f"--where compares column {column.name} of type string with {literal.text}; write it '{literal.text}'"
+        raise UsageError(msg)
+    kind = column.scalar
+    assert kind is not None  # noqa: S101 - it has an order
+    try:
+        if column.type == "string":
+            return literal.text.encode().decode()
+        if kind.is_integer and "." in literal.text:
+            return Decimal(literal.text)
+    except (UnicodeEncodeError, InvalidOperation):
+        msg = f"value {literal.text!r} does not fit column {column.name} of type {column.type}; write a {column.type}"
+        raise UsageError(msg) from None
+    read = parse_value(column, literal.text)
+    return _as_float32(read) if column.type == "float" else read
+
+
+def _as_float32(number: float) -> float:
+    """Return the nearest number that a float column can hold."""
+    try:
+        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
+    except OverflowError:
+        return math.copysign(math.inf, number)
+    return nearest
+
+
+def column_named(name: str, columns: Sequence[Column]) -> Column:
+    """Return the column that a predicate names."""
+    for column in columns:
+        if column.name == name:
+            return column
+    known = ", ".join(column.name for column in columns)
+    msg = f"--where names {name!r}, which is not a column: there are {known}, and a text is written '{name}'"
+    raise UsageError(msg)
+
+
+def _leaves(predicate: Predicate) -> Iterator[Compare | In]:
+    match predicate:
+        case Compare() | In():
+            yield predicate
+        case Not(inner):
+            yield from _leaves(inner)
+        case And(left, right) | Or(left, right):
+            yield from _leaves(left)
+            yield from _leaves(right)
+
+
+@lru_cache(maxsize=256)
+def typed(leaf: Compare | In, columns: tuple[Column, ...]) -> Typed:
+    """Give everything in a comparison its type, or refuse it."""
+    match leaf:
+        case In(name, values):
+            column = column_named(name.name, columns)
+            options = tuple(value(literal, column) for literal in values)
+            if not _is_integer(column):
+                return ToList(column, options)
+            low, high = _limits(column)
+            whole = tuple(int(number) for number in options if low <= number <= high and number == int(number))
+            return ToList(column, whole) if whole else ToValue(column, "<", low)
+        case Compare(left, sign, right):
+            if isinstance(left, Name):
+                column = column_named(left.name, columns)
+                if isinstance(right, Name):
+                    return _to_column(column, sign, column_named(right.name, columns))
+                return _to_value(column, sign, right)
+            if isinstance(right, Name):
+                return _to_value(column_named(right.name, columns), _MIRRORED[sign], left)
+            msg = f"--where compares two values, {left.text!r} and {right.text!r}; name a column"
+            raise UsageError(msg)
+
+
+def _check_sortable(column: Column) -> None:
+    if not column.is_sortable:
+        msg = f"--where cannot compare column {column.name} of type {column.type}; it can test it with is null"
+        raise UsageError(msg)
+
+
+def _to_column(left: Column, sign: str, right: Column) -> ToColumn:
+    _check_sortable(left)
+    _check_sortable(right)
+    type = _common(left.type, right.type)
+    if type is None:
+        shown = f"{left.name} is {left.type}, {right.name} is {right.type}"
+        msg = f"--where compares columns of types that do not compare: {shown}; compare each with a value"
+        raise UsageError(msg)
+    return ToColumn(left, sign, right, type)
+
+
+def _to_value(column: Column, sign: str, literal: Literal) -> ToValue:
+    number = value(literal, column)
+    if not _is_integer(column) or isinstance(number, int):
+        return ToValue(column, sign, number)
+    low, high = _limits(column)
+    near = min(max(number, Decimal(low - 1)), Decimal(high + 1))  # beyond these, all integers compare alike
+    if sign in ("=", "!="):
+        if low <= near <= high and near == int(near):
+            return ToValue(column, sign, int(near))
+        return ToValue(column, "<" if sign == "=" else ">=", low)
+    # x < 1.5 and x <= 1.5 are x <= 1; x > 1.5 and x >= 1.5 are x > 1.
+    bound = math.floor(near) if sign in ("<=", ">") else math.ceil(near) - 1
+    if bound < low:
+        return ToValue(column, "<" if sign.startswith("<") else ">=", low)
+    return ToValue(column, "<=" if sign.startswith("<") else ">", min(bound, high))
+
+
+def _is_integer(column: Column) -> bool:
+    return column.scalar is not None and column.scalar.is_integer
+
+
+def _limits(column: Column) -> tuple[int, int]:
+    assert column.scalar is not None  # noqa: S101 - the caller looked
+    return column.scalar.limits
+
+
+def _common(left: str, right: str) -> str | None:
+    """Return as what values of two types are compared, if they can be."""
+    types = {left, right}
+    if left == right:
+        return left
+    if types in ({"string", "binary"}, {"date", "timestamp"}):
+        return "binary" if "binary" in types else "moments"
+    one, other = scalar_type(left), scalar_type(right)
+    if one is None or other is None:
+        return None
+    if not all(kind.is_exact_number or kind.is_floating for kind in (one, other)):
+        return None
+    if one.is_floating or other.is_floating:
+        return "double"
+    if one.is_integer and other.is_integer:
+        return max(one, other, key=lambda kind: kind.bits).name
+    fraction = max(one.scale, other.scale)
+    all_digits = max(one.digits - one.scale, other.digits - other.scale) + fraction
+    return f"decimal({all_digits},{fraction})" if all_digits <= _MOST_DIGITS else None

@@ -1,0 +1,85 @@
+"""The plan of the next update, as far as it can be told without its batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import Any
+
+from ebb.index.errors import NotDueError, UsageError
+from ebb.index.ledger import next_slot
+from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.update import plan_update
+from ebb.maintenance.plan.upkeep import plan_seal
+from ebb.warehouse.table.snapshot import Snapshot
+
+__all__ = ["explain"]
+
+
+def explain(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
+    """Return the plan of the next update, as far as it can be told without its batch."""
+    spec, ledger, line = snapshot.spec, snapshot.ledger, snapshot.spec.timeline
+    moment = line.kind.from_datetime(now) if line.kind.has_wall_clock else None
+    is_due = True
+    try:
+        slot = next_slot(ledger, line, at=None, now=moment, catch_up=False)
+    except NotDueError as error:
+        slot, is_due = error.args[0], False
+    except UsageError:
+        return {
+            "name": spec.name,
+            "slot": None,
+            "words": ["the table has no clock yet; load it, or update it with --at"],
+        }
+    clock = slot - 1 if ledger.clock is None else ledger.clock
+    plan = plan_update(spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=(), lag=spec.lag)
+    group = spec.grid.groups.partition(slot)
+    cohorts = sorted(spec.grid.cohorts_expiring(clock, slot))
+    seals = spec.grid.groups.end_of_run(slot) == slot and spec.grid.groups.run > 1
+    return {
+        "name": spec.name,
+        "slot": slot,
+        "time": line.show_slot(slot),
+        "is_due": is_due,
+        "strategy": spec.strategy.value,
+        "group": group,
+        "cohorts": cohorts,
+        "cells_bound": spec.grid.cells_bound(clock, slot),
+        "cells_in_grid": spec.grid.groups.count * spec.grid.cohorts.count,
+        "expires": ledger.expired_by(slot),
+        "live_records": ledger.live_records,
+        "removes": _cells(plan),
+        "rewrites": [
+            {"group": r.cell.group, "cohort": r.cell.cohort, "files": len(r.inputs), "bytes": r.size_bytes}
+            for r in plan.rewrites
+        ],
+        "seals_after": seals,
+        "words": _words(snapshot, plan, slot=slot, is_due=is_due, seals=seals),
+    }
+
+
+def _cells(plan: Plan) -> list[dict[str, int]]:
+    files = Counter(f.cell for f in plan.removes)
+    return [{"group": cell.group, "cohort": cell.cohort, "files": n} for cell, n in sorted(files.items())]
+
+
+def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bool) -> list[str]:
+    spec, line = snapshot.spec, snapshot.spec.timeline
+    grid = spec.grid
+    when = f"update to slot {slot} ({line.show_slot(slot)}), {'due now' if is_due else 'not due yet'}"
+    rewritten = {f for r in plan.rewrites for f in r.inputs}
+    dropped = [f for f in plan.removes if f not in rewritten]
+    lines = [
+        when,
+        f"admits its batch into group {grid.groups.partition(slot)}: at most {grid.cohorts.count} cells",
+        f"expires {snapshot.ledger.expired_by(slot):,} records, all in cohort {grid.cohorts.partition(slot)}: at most {grid.groups.count} cells",
+        f"removes {len(dropped)} dead files by metadata alone",
+        f"rewrites {len(plan.rewrites)} cells ({sum(r.size_bytes for r in plan.rewrites):,} bytes to read)",
+        f"touches at most {grid.cells_bound(slot - 1, slot)} of {grid.groups.count * grid.cohorts.count} cells in one commit",
+    ]
+    if seals and spec.strategy.value == "retire":
+        merged = plan_seal(grid, clock=slot, live=snapshot.files)
+        lines.append(
+            f"then seals group {grid.groups.partition(slot)}: {len(merged.removes)} files so far become {len(merged.rewrites)} runs"
+        )
+    return lines

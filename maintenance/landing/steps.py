@@ -1,0 +1,77 @@
+"""Which updates are due for the files that have arrived.  Pure: time is an argument.
+
+A file belongs to the tick that its name starts with (``2013-01-02T0600Z-anything.csv``, the time as for ``--at``; a
+number for integer columns), otherwise to the tick in which it was last modified. Files for a tick that has been
+applied are late and join the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ebb.index.timeline import TimeKind
+
+__all__ = ["Landed", "Step", "label_time", "steps"]
+
+_LABEL = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T_](\d{2})[-:.]?(\d{2})?(?:[-:.]?(\d{2}))?Z?)?(?=[._-]|$)")
+
+
+_NUMBER = re.compile(r"(\d{1,18})(?=[._-]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A file that has arrived, and the slot it says or shows it belongs to; None: the next one."""
+
+    path: Path
+    slot: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One update to make: the slot and the files of its batch."""
+
+    slot: int
+    files: tuple[Path, ...]
+
+
+def label_time(name: str, kind: TimeKind) -> int | None:
+    """Return the time that a file name starts with.
+
+    >>> TimeKind.TIMESTAMP.show_time(label_time("2013-01-02T0600Z.csv", TimeKind.TIMESTAMP))
+    '2013-01-02T06:00:00Z'
+    """
+    if kind is TimeKind.INTEGER:
+        number = _NUMBER.match(name)
+        return int(number[1]) if number else None
+    match = _LABEL.match(name)
+    if not match:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    return kind.from_datetime(moment)
+
+
+def steps(clock: int | None, due: int | None, landed: Sequence[Landed]) -> list[Step]:
+    """Return the updates to make, in order: each tick that has files, then the last tick that is over.
+
+    ``due`` is the last tick that is over; None for integer columns, where files alone move the clock.
+    """
+    first = clock + 1 if clock is not None else min((f.slot for f in landed if f.slot is not None), default=due)
+    if first is None or (due is not None and first > due):
+        return []
+    by_slot: dict[int, list[Path]] = {}
+    for file in landed:
+        slot = first if file.slot is None else max(first, file.slot)
+        if due is None or slot <= due:
+            by_slot.setdefault(slot, []).append(file.path)
+    if due is not None:
+        by_slot.setdefault(due, [])
+    return [Step(slot, tuple(sorted(files))) for slot, files in sorted(by_slot.items())]

@@ -1,0 +1,186 @@
+"""The quarantine: refused records of a table, with the reason, in a Delta table beside it.
+
+Refused records are kept as text, because what is wrong with them may be that they do not fit the columns. They are
+committed before the batch itself: a crash in between leaves them recorded and the batch not applied, and the next
+try replaces them. Each update's records are a partition, so they go as whole files when their time is over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from ebb.index.columns import Column, delta_fields
+from ebb.index.errors import CorruptionError, EngineError
+from ebb.warehouse.store.files import make_folder, remove_empty_folders, remove_file, rename, size_of
+from ebb.warehouse.store.paths import LOG, REFUSED, inside, new_data_file, quarantine_file
+from ebb.warehouse.table.checkpoint import checkpoint_if_due
+from ebb.warehouse.table.commit import append, new_id
+from ebb.warehouse.table.log import Action, add_action, commit_action, metadata_actions, new_metadata, remove_action
+from ebb.warehouse.table.snapshot import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Refused", "checkpoint_quarantine", "commit_refused", "expire_refused", "read_refused", "write_refused"]
+
+_COLUMNS = (Column("reason", "string"), Column("record", "string"), Column("_slot", "bigint"))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One refused record."""
+
+    slot: int
+    reason: str
+    record: str
+
+
+def write_refused(table: str, folder: str, parts: Sequence[pa.Table]) -> dict[str, Any]:
+    """Write refused records of one task below the batch's folder; returns files and counts by reason."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not parts:
+        return {"files": [], "reasons": {}}
+    refused = pa.concat_tables(parts).rename_columns(["reason", "record"])
+    path = new_data_file(f"{folder}/{REFUSED}")
+    make_folder(f"{table}/{folder}/{REFUSED}", exist_ok=True)
+    pq.write_table(refused, f"{table}/{path}", compression="snappy", write_page_checksum=True, store_schema=False)
+    return {"files": [path], "reasons": dict(Counter(refused["reason"].to_pylist()))}
+
+
+def _open(table: Table) -> DeltaTable | None:
+    try:
+        if not any((table.quarantine / LOG).iterdir()):
+            return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unwritable(table, error) from error
+    try:
+        return DeltaTable(table.quarantine)
+    except (DeltaError, OSError) as error:
+        step = "restore it from a backup, or remove its folder if its records are not needed"
+        raise CorruptionError(f"the log of the quarantine of table {table.name} cannot be read", error, step) from error
+
+
+def _create(table: Table, now_ms: int) -> DeltaTable | None:
+    try:
+        make_folder(table.quarantine / LOG, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(table, error) from error
+    # The records must not outlive their files in the log.
+    configuration = {"delta.dataSkippingNumIndexedCols": "0"}
+    metadata = new_metadata(delta_fields(_COLUMNS), ["_slot"], configuration, now_ms)
+    _append(table, 0, metadata_actions(metadata, with_protocol=True), op="create", now_ms=now_ms)
+    return _open(table)
+
+
+def _append(table: Table, version: int, actions: Sequence[Action], *, op: str, now_ms: int) -> None:
+    id = new_id()
+    entry = [commit_action(op, {"id": id, "op": op}, now_ms), *actions]
+    append(table.quarantine / LOG, version, entry, id=id, table=f"{table.name}.quarantine")
+
+
+def _unwritable(table: Table, error: OSError) -> EngineError:
+    step = "nothing was changed; check its folder and the free space"
+    return EngineError(f"the quarantine of table {table.name} cannot be written", error, step)
+
+
+def _live(delta: DeltaTable) -> Iterator[tuple[str, int, int]]:
+    """Yield path, slot and size of every live file."""
+    actions = delta.get_add_actions(flatten=True)
+    if actions.num_rows:
+        columns = [actions.column(name).to_pylist() for name in ("path", "partition._slot", "size_bytes")]
+        for path, slot, size in zip(*columns, strict=True):
+            yield inside(path), slot, size
+
+
+def _removal(path: str, slot: int, size: int, now_ms: int) -> Action:
+    return remove_action(path, size, {"_slot": str(slot)}, now_ms, data_change=True)
+
+
+def commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int | None, now_ms: int) -> None:
+    """Move staged files into the quarantine under ``slot``, replacing what an unfinished try of it left."""
+    delta = _open(table)
+    if delta is None:
+        if not files:
+            return
+        delta = _create(table, now_ms)
+    assert delta is not None  # noqa: S101 - created above
+    stale = [f for f in _live(delta) if clock is None or f[1] > clock]
+    adds: list[Action] = []
+    try:
+        for file in files:
+            path = quarantine_file(slot, Path(file).name)
+            make_folder((table.quarantine / path).parent, exist_ok=True)
+            rename(table.folder / file, table.quarantine / path)
+            size = size_of(table.quarantine / path)
+            adds.append(add_action(path, size, {"_slot": str(slot)}, now_ms, data_change=True, statistics="{}"))
+    except OSError as error:
+        raise _unwritable(table, error) from error
+    if adds or stale:
+        actions = [*adds, *(_removal(*f, now_ms) for f in stale)]
+        _append(table, delta.version() + 1, actions, op="update", now_ms=now_ms)
+        _unlink(table, [f[0] for f in stale])
+
+
+def expire_refused(table: Table, *, through: int, now_ms: int) -> int:
+    """Remove, from table and disk, what was refused at or before slot ``through``; returns how many files."""
+    delta = _open(table)
+    if delta is None:
+        return 0
+    live = list(_live(delta))
+    expired = [f for f in live if f[1] <= through]
+    if expired:
+        actions = [_removal(*f, now_ms) for f in expired]
+        _append(table, delta.version() + 1, actions, op="expire", now_ms=now_ms)
+    keep = {f[0] for f in live} - {f[0] for f in expired}
+    on_disk = [p.relative_to(table.quarantine).as_posix() for p in table.quarantine.glob("_slot=*/*")]
+    _unlink(table, [path for path in on_disk if path not in keep])
+    return len(expired)
+
+
+def checkpoint_quarantine(table: Table) -> None:
+    """Write down what the quarantine looks like, if it exists and that is due."""
+    delta = _open(table)
+    if delta is not None:
+        checkpoint_if_due(table.quarantine, delta.version())
+
+
+def _unlink(table: Table, paths: Sequence[str]) -> None:
+    for path in paths:
+        remove_file(table.quarantine / path)
+        remove_empty_folders((table.quarantine / path).parent)
+
+
+def read_refused(table: Table) -> list[Refused]:
+    """Return the records in quarantine, oldest first."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    delta = _open(table)
+    if delta is None:
+        return []
+    records: list[Refused] = []
+    for path, slot, _ in sorted(_live(delta), key=lambda f: f[1]):
+        try:
+            with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:
+                data = file.read(columns=["reason", "record"]).to_pylist()
+        except FileNotFoundError:
+            if path in {f[0] for f in _live(_open(table) or delta)}:
+                step = "restore it from a backup; the records of the table itself are not concerned"
+                raise CorruptionError("a file of the quarantine is missing", path, step) from None
+            continue  # erased while we read: its time was over
+        except (OSError, pa.ArrowException) as error:
+            step = "restore it from a backup; the records of the table itself are not concerned"
+            raise CorruptionError("a file of the quarantine is damaged", f"{path} ({error})", step) from error
+        records.extend(Refused(slot, row["reason"], row["record"]) for row in data)
+    return records

@@ -1,0 +1,95 @@
+"""What the directory keeps of a data file: its blocks, made when it is written or from its footer, in a file beside it.
+
+Whoever writes the data file writes the side file, whoever deletes the data file deletes it, and nobody believes it more
+than the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import zlib
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+
+from ebb.index.directory import Block, Filter
+from ebb.index.keys import Interval, code, successor
+from ebb.index.sidefile import dump_blocks
+from ebb.warehouse.parquet.datafile import DataFile, read_bytes
+from ebb.warehouse.store.files import remove_file, rename
+from ebb.warehouse.store.paths import partial_side_file, side_file
+
+__all__ = ["blocks_of", "has_plain_bytes", "plain_bytes", "write_side_file"]
+
+_NO_FILTER = Filter(0, 0, 0)
+
+
+def write_side_file(table: str, path: str, blocks: Sequence[Block]) -> None:
+    """Keep the blocks of a data file beside it, in one step."""
+    partial = f"{table}/{partial_side_file(path)}"
+    try:
+        with open(partial, "xb") as opened:
+            opened.write(dump_blocks(path.rsplit("/", 1)[-1], blocks))
+        rename(partial, f"{table}/{side_file(path)}")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            remove_file(partial)
+        raise
+
+
+def has_plain_bytes(kind: pa.DataType) -> bool:
+    """Whether equal values of a type have equal bytes in a file, so that filters can be asked for them."""
+    tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_date32, pa.types.is_timestamp)
+    return any(test(kind) for test in tests)
+
+
+def plain_bytes(value: Any, kind: pa.DataType) -> bytes:
+    """Return a value as Parquet writes it plainly, which is what filters hash."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    number = value if isinstance(value, int) else pa.scalar(value, kind).value
+    return struct.pack("<q" if kind.bit_width == 64 else "<i", number)
+
+
+def blocks_of(file: DataFile, key: Sequence[str], ends: Sequence[Interval] | None = None) -> list[Block]:
+    """Return the blocks of a file from its footer; ``ends`` if the codes of its row groups are known exactly."""
+    leaves = [file.leaf(name) for name in key]
+    blocks = []
+    for group in range(file.groups):
+        facts = file.footer.row_group(group)
+        interval = ends[group] if ends else _first_part(facts.column(leaves[0]).statistics)
+        filters = tuple(_filter(file, group, leaf) for leaf in leaves)
+        blocks.append(
+            Block(file.path, group, interval.start, interval.stop, facts.num_rows, file.group_bytes(group), filters)
+        )
+    return blocks
+
+
+def _filter(file: DataFile, group: int, leaf: int) -> Filter:
+    column = file.footer.row_group(group).column(leaf)
+    if not column.bloom_filter_offset or not column.bloom_filter_length:
+        return _NO_FILTER
+    checksum = file.filter_sum(group, leaf)
+    if checksum is None:  # then what is there now has to be believed
+        found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
+        checksum = zlib.crc32(found)
+    return Filter(column.bloom_filter_offset, column.bloom_filter_length, checksum)
+
+
+def _first_part(statistics: Any) -> Interval:
+    """Return an interval that holds all keys whose first part lies within the statistics."""
+    if statistics is None or not statistics.has_min_max:
+        return Interval(b"", None)
+    try:
+        low, high = (
+            end.replace(tzinfo=timezone.utc) if isinstance(end, datetime) and end.tzinfo is None else end
+            for end in (statistics.min, statistics.max)
+        )
+    except OverflowError:  # a time that Python has no value for
+        return Interval(b"", None)
+    return Interval(code([low]), successor(code([high])))

@@ -1,0 +1,41 @@
+"""The end of a data file: its footer as bytes, the hash that the file's name carries, and where chunks start."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import Any
+
+from ebb.index.errors import CorruptionError
+from ebb.warehouse.parquet.thrift import MAGIC
+from ebb.warehouse.store.files import read_at, size_of
+
+__all__ = ["RESTORE", "chunk_start", "footer_hash", "read_footer"]
+
+_TAIL_BYTES = 128 * 1024  # most footers are shorter
+
+
+RESTORE = "restore it from a backup"
+
+
+def chunk_start(column: Any) -> int:
+    """Return where the first page of a column chunk is."""
+    return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
+
+
+def footer_hash(footer: bytes) -> str:
+    """Return the hash of a footer that the name of its file carries."""
+    return hashlib.blake2b(footer, digest_size=8).hexdigest()
+
+
+def read_footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
+    """Return the footer of a file, with its length and magic; checks the file's size if one is given."""
+    size = size_of(opened)
+    if size_bytes is not None and size != size_bytes:
+        found = f"{path} has {size:,} bytes, and the log says {size_bytes:,}"
+        raise CorruptionError("a data file is damaged", found, RESTORE)
+    tail = read_at(opened, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 12 and tail[-4:] == MAGIC else 0
+    if not 8 < length <= size - 4:
+        raise CorruptionError("a data file is damaged", f"{path} does not end as a Parquet file", RESTORE)
+    return tail[-length:] if length <= len(tail) else read_at(opened, length, size - length)

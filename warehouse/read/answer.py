@@ -1,0 +1,196 @@
+"""How one request is answered: which columns and row groups are read, and which of their records are visible.
+
+A probe asks the directory which row groups can hold its keys and reads those, in key order; a scan reads file after
+file and leaves out the row groups whose statistics exclude its predicate. Both read several row groups at a time and
+hold no more than those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ebb.index.cellfile import CellFile
+from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
+from ebb.index.directory import Block, stop_order
+from ebb.index.keys import Wanted
+from ebb.index.predicate.pruning import Extent, may_match
+from ebb.index.predicate.typed import names, value
+from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.datafile import DataFile, read_parts
+from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.read.finder import Finder
+from ebb.warehouse.read.mask import mask as predicate_mask
+from ebb.warehouse.read.order import in_key_order, key_mask, selected, shared_out, sorted_parts
+from ebb.warehouse.read.pool import in_parallel
+from ebb.warehouse.read.request import Cost, Read
+from ebb.warehouse.table.spec import TableSpec
+
+__all__ = ["Answer", "portions"]
+
+
+class Answer:
+    """How one request is answered: which columns are needed, and what is kept of a row group."""
+
+    def __init__(
+        self, spec: TableSpec, finder: Finder, asked: Read, *, clock: int, as_of: int | None, cost: Cost
+    ) -> None:
+        self.finder, self.asked, self.clock, self.as_of, self.cost = finder, asked, clock, as_of, cost
+        self.key, self.expires = spec.key, spec.expires
+        self.column_of, self.user_columns = spec.column, spec.columns
+        self.schema = arrow_schema(spec.columns)
+        order = (*spec.key, spec.expires, EXPIRES_SLOT) if asked.is_probe else ()
+        marks = (*order, EXPIRES_SLOT) if asked.with_marks else ()
+        self.shown = tuple(dict.fromkeys([*asked.columns, *marks]))
+        self.merged = tuple(dict.fromkeys([*self.shown, *order]))  # of every file, whatever else was needed of it
+
+    def schema_of(self, files: Iterable[CellFile]) -> pa.Schema:
+        """Return the columns that have to be read of files."""
+        needed = [*self.merged, *names(self.asked.where)]
+        for file in files:
+            if file.has_expired(self.clock):
+                needed.append(EXPIRES_SLOT)
+            if self._has_older(file):
+                needed.append(INSERTED_SLOT)
+        if self.as_of is not None:
+            needed.append(self.expires)
+        return pa.schema([self.schema.field(name) for name in dict.fromkeys(needed)])
+
+    def _has_older(self, file: CellFile) -> bool:
+        """Whether a file has records that were inserted before those asked for."""
+        return self.asked.after is not None and file.min_ins <= self.asked.after
+
+    def visible(self, table: pa.Table, files: Sequence[CellFile], mask: Any = None) -> pa.Table:
+        """Leave out what has expired, what was there before, what the predicate does not want, and what a mask does not."""
+        masks = [] if mask is None else [mask]
+        if any(file.has_expired(self.clock) for file in files):
+            masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
+        if self.as_of is not None:
+            masks.append(_is_after(table[self.expires], self.as_of))
+        if any(self._has_older(file) for file in files):
+            masks.append(pc.greater(table[INSERTED_SLOT], self.asked.after))
+        if self.asked.where is not None:
+            masks.append(predicate_mask(table, self.asked.where, self.user_columns))
+        for other in masks[1:]:
+            masks[0] = pc.and_kleene(masks[0], other)
+        is_all = not masks or pc.all(masks[0], skip_nulls=False).as_py()
+        return table if is_all else table.filter(masks[0])
+
+    def scan(self, files: Sequence[CellFile]) -> Iterator[pa.Table]:
+        """Yield the records of files in no particular order."""
+        cost = self.cost
+
+        def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
+            file, data, groups = task
+            schema = self.schema_of([file])
+            return self.visible(conform(data.read(groups, schema.names), schema), [file]).select(self.shown)
+
+        def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
+            for file in files:
+                # Who reads everything waits for that more than for footers, which take memory in a large window.
+                data = self.finder.open(file, keep=self.asked.where is not None)
+                cost.files_read += 1
+                cost.groups += data.groups
+                for groups, size in portions(data, self._groups(data), self.finder.sizes):
+                    cost.groups_read += len(groups)
+                    cost.bytes_read += size
+                    yield file, data, groups
+
+        for table in in_parallel(work, tasks()):
+            if table.num_rows:
+                yield table
+
+    def _groups(self, data: DataFile) -> Iterator[int]:
+        """Yield the row groups of a file that may match."""
+        looked_at = sorted(names(self.asked.where) & data.names)
+        leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
+        for group in range(data.groups):
+            if self.asked.where is None or self._may_match(data.footer.row_group(group), leaves):
+                yield group
+
+    def _may_match(self, facts: Any, leaves: dict[str, int]) -> bool:
+        extents = {}
+        for name, leaf in leaves.items():
+            stats = facts.column(leaf).statistics
+            if stats is None or not stats.has_min_max or not stats.has_null_count:
+                continue
+            is_open = self.column_of(name).type in ("float", "double")  # NaN is greater, and not in the statistics
+            with contextlib.suppress(OverflowError):  # a time that Python has no value for
+                extents[name] = Extent(
+                    low=stats.min,
+                    high=None if is_open else stats.max,
+                    has_nulls=stats.null_count > 0,
+                    has_values=stats.null_count < facts.num_rows,
+                )
+        assert self.asked.where is not None  # noqa: S101 - the caller looked
+        return may_match(self.asked.where, extents, lambda text, name: value(text, self.column_of(name)))
+
+    def probe(self, files: Sequence[CellFile], wanted: Wanted) -> Iterator[pa.Table]:
+        """Yield the records of what is wanted in the order of key and expiration."""
+        cost, finder = self.cost, self.finder
+        by_path = {file.path: file for file in files}
+        began = time.perf_counter()
+        met = finder.find(files, wanted)
+        blocks = finder.filtered(met, wanted)
+        cost.directory_seconds += time.perf_counter() - began
+        cost.groups += finder.groups(files)
+        cost.groups_met += len(met)
+        cost.groups_read += len(blocks)
+        cost.files_read += len({block.path for block in blocks})
+        cost.bytes_read += sum(block.size_bytes for block in blocks)
+
+        def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
+            near = wanted.between(part[0].start, max((block.stop for block in part), key=stop_order))
+
+            def work(share: list[tuple[CellFile, list[int]]]) -> pa.Table:
+                return self._read_share(share, near)
+
+            shares = [[(by_path[path], groups) for path, groups in share] for share in shared_out(part, finder.sizes)]
+            return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
+
+        for table in in_key_order(blocks, read_part, self.key, self.expires, finder.sizes):
+            yield table.select(self.shown)
+
+    def _read_share(self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted) -> pa.Table:
+        """Return the wanted records of row groups of some files."""
+        files = {file.path: file for file, _ in share}
+        schema = self.schema_of(files.values())
+        opened = [(self.finder.open(file), groups) for file, groups in share]
+        tables = []
+        for parts, found in read_parts(opened, schema.names):
+            table = conform(found, schema)
+            mask = key_mask(table, self.key, wanted)
+            if mask is None:
+                table = pa.concat_tables([selected(run, self.key, wanted) for run in sorted_parts(table, parts)])
+            tables.append(self.visible(table, [files[data.path] for data, _ in parts], mask).select(self.merged))
+        return pa.concat_tables(tables)
+
+
+def portions(data: DataFile, groups: Iterable[int], sizes: ReadSizes) -> Iterator[tuple[list[int], int]]:
+    """Cut row groups of a file into portions for one thread; with their compressed bytes."""
+    portion: list[int] = []
+    size = weighed = 0
+    for group in groups:
+        portion.append(group)
+        group_bytes = data.group_bytes(group)
+        size += group_bytes
+        weighed += max(group_bytes, sizes.least_bytes)
+        if weighed >= sizes.scan_bytes:
+            yield portion, size
+            portion, size, weighed = [], 0, 0
+    if portion:
+        yield portion, size
+
+
+def _is_after(times: pa.ChunkedArray, moment: int) -> Any:
+    """Return which times are after a moment."""
+    value: Any = moment
+    if not pa.types.is_integer(times.type):
+        width = pa.int32() if pa.types.is_date32(times.type) else pa.int64()
+        value = pa.scalar(moment, width).cast(times.type)
+    return pc.greater(times, value)

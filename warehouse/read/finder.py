@@ -1,0 +1,126 @@
+"""What a process knows of the files of a table: which row groups may hold a key, footers and filters, all bounded.
+
+If a side file is missing or damaged, the blocks come from the data file's footer instead, and are written down again
+where that is allowed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from ebb.index.cellfile import CellFile
+from ebb.index.columns import Column
+from ebb.index.directory import Block, Directory, Filter
+from ebb.index.keys import Key, Wanted
+from ebb.index.sidefile import load_blocks
+from ebb.warehouse.parquet.arrow import arrow_schema
+from ebb.warehouse.parquet.blocks import blocks_of, has_plain_bytes, plain_bytes, write_side_file
+from ebb.warehouse.parquet.bloom import may_hold, xxh64
+from ebb.warehouse.parquet.datafile import DataFile, read_bytes
+from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.read.recent import Recent
+from ebb.warehouse.store.files import refuse_links, remove_file
+from ebb.warehouse.store.paths import side_file
+
+__all__ = ["Finder"]
+
+_BLOOM_BLOCK = 32  # a filter is a header and blocks of so many bytes
+
+
+_FILTERED_KEYS = 64  # for more keys than this, filters cost more than they save
+
+
+class Finder:
+    """What this process knows of the files of one table.  Shared by its windows and by threads."""
+
+    def __init__(self, table: str, key: Sequence[Column], sizes: ReadSizes | None = None) -> None:
+        self.table = table
+        self.sizes = sizes or ReadSizes()
+        self._names = [column.name for column in key]
+        self._kinds = [field.type for field in arrow_schema(key)][: len(key)]
+        self._directory = Directory()
+        self._footers: Recent[DataFile] = Recent(self.sizes.footer_chunks)
+        self._filters: Recent[bytes] = Recent(self.sizes.filter_bytes)
+        self._lock = threading.Lock()
+
+    def open(self, file: CellFile, *, keep: bool = True) -> DataFile:
+        """Return a data file with its footer, which is kept; if ``keep`` is false, only as long as few are."""
+        known = self._footers.get(file.path)
+        if known is None:
+            known = DataFile.open(self.table, file)
+            chunks = known.groups * len(known.names)
+            if keep or self._footers.total + chunks <= self.sizes.few_chunks:
+                self._footers.put(file.path, known, chunks)
+        return known
+
+    def find(self, files: Sequence[CellFile], wanted: Wanted) -> list[Block]:
+        """Return the blocks of these files that may hold what is wanted, in the order of their starts."""
+        with self._lock:
+            self._take_in(files)
+            return self._directory.find(wanted.intervals, {file.path for file in files})
+
+    def groups(self, files: Sequence[CellFile]) -> int:
+        """Return how many row groups these files have."""
+        with self._lock:
+            self._take_in(files)  # a later window may have forgotten some meanwhile
+            return sum(len(self._directory.blocks(file.path)) for file in files)
+
+    def keep(self, files: Sequence[CellFile]) -> None:
+        """Forget the blocks of other files than these, once there are many."""
+        with self._lock:
+            stale = set(self._directory.paths()) - {file.path for file in files}
+            if len(stale) > self.sizes.stale_files:
+                for path in stale:
+                    self._directory.discard(path)
+
+    def _take_in(self, files: Sequence[CellFile]) -> None:
+        for file in files:
+            if file.path not in self._directory:
+                self._directory.add(file.path, self._blocks(file))
+
+    def _blocks(self, file: CellFile) -> Sequence[Block]:
+        side = side_file(file.path)
+        refuse_links(self.table, file.path)
+        refuse_links(self.table, side)
+        with contextlib.suppress(OSError), open(f"{self.table}/{side}", "rb", buffering=0) as opened:
+            known = load_blocks(file.path.rsplit("/", 1)[-1], file.path, opened.read())
+            if known:
+                return known
+        blocks = blocks_of(self.open(file), self._names)
+        with contextlib.suppress(OSError):
+            write_side_file(self.table, file.path, blocks)
+            if not Path(self.table, file.path).exists():  # erased meanwhile: nothing of it may come back
+                remove_file(f"{self.table}/{side}")
+        return blocks
+
+    def filtered(self, blocks: Sequence[Block], wanted: Wanted) -> list[Block]:
+        """Leave out the blocks whose Bloom filters know that no wanted key is in them."""
+        if not wanted.keys or len(wanted.keys) > _FILTERED_KEYS:
+            return list(blocks)
+        hashes = [self._hashes(key) for key in wanted.keys]
+        return [block for block in blocks if self._may_hold(block, wanted, hashes)]
+
+    def _hashes(self, key: Key) -> list[int | None]:
+        return [
+            xxh64(plain_bytes(part, kind)) if has_plain_bytes(kind) else None
+            for part, kind in zip(key, self._kinds, strict=False)
+        ]
+
+    def _may_hold(self, block: Block, wanted: Wanted, hashes: Sequence[Sequence[int | None]]) -> bool:
+        asked = [h for interval, h in zip(wanted.intervals, hashes, strict=True) if block.meets(interval)]
+        for place, where in enumerate(block.filters):
+            if where.length:
+                bits = self._bits(block.path, where)
+                asked = [h for h in asked if place >= len(h) or h[place] is None or may_hold(bits, h[place] or 0)]
+        return bool(asked)
+
+    def _bits(self, path: str, where: Filter) -> bytes:
+        known = self._filters.get((path, where.offset))
+        if known is None:
+            found = read_bytes(self.table, path, where.offset, where.length, where.checksum)
+            known = found[-(len(found) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
+            self._filters.put((path, where.offset), known, len(known))
+        return known

@@ -1,0 +1,119 @@
+"""Bringing row groups of many files into the order of keys, and finding the wanted records in them."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ebb.index.directory import Block, stripes
+from ebb.index.keys import Wanted
+from ebb.warehouse.parquet.arrow import Codes, key_starts
+from ebb.warehouse.parquet.blocks import has_plain_bytes
+from ebb.warehouse.parquet.datafile import Part
+from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.read.pool import read_pool
+
+__all__ = ["in_key_order", "key_mask", "selected", "shared_out", "sorted_parts"]
+
+_FEW = 8  # so many keys in a part are looked for one by one
+
+
+def in_key_order(
+    blocks: Sequence[Block],
+    read: Callable[[Sequence[Block]], Iterable[pa.Table]],
+    key: Sequence[str],
+    expires: str,
+    sizes: ReadSizes,
+) -> Iterator[pa.Table]:
+    """Merge blocks, which come in the order of their starts: yield tables that follow each other by key and expiration.
+
+    ``read`` returns tables with the records of some blocks. Held at a time are the records of one stripe and those of
+    its blocks that reach into the next.
+    """
+    order = [(name, "ascending") for name in (*key, expires)]
+    kept: list[pa.Table] = []
+    for part, bound in stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes):
+        merged = pa.concat_tables([*kept, *read(part)]).combine_chunks()  # sorting many chunks costs several times more
+        merged = merged.sort_by(order)
+        cut = merged.num_rows if bound is None else bisect.bisect_left(Codes(merged, key), bound)
+        kept = [merged.slice(cut)]
+        if cut:
+            yield merged.slice(0, cut)
+
+
+def shared_out(blocks: Iterable[Block], sizes: ReadSizes) -> list[list[tuple[str, list[int]]]]:
+    """Share blocks out, file by file, among as many threads as are worth it; the row groups of a file are in order."""
+    groups: dict[str, list[int]] = {}
+    weights: Counter[str] = Counter()
+    for block in blocks:
+        groups.setdefault(block.path, []).append(block.group)
+        weights[block.path] += max(block.size_bytes, sizes.least_bytes)
+    # Threads cost more than they save where little is read.
+    per_thread = 2 * weights.total() // read_pool()._max_workers
+    share_bytes = min(sizes.share_bytes, max(sizes.share_bytes // 4, per_thread))
+    shares: list[list[tuple[str, list[int]]]] = [[]]
+    size = 0
+    for path, found in groups.items():
+        if size >= share_bytes:
+            shares.append([])
+            size = 0
+        shares[-1].append((path, sorted(found)))
+        size += weights[path]
+    return shares
+
+
+def key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
+    """Return which records of a table are wanted, in whatever order they are; None if Arrow cannot tell."""
+    widths = {len(value) for value in wanted.keys}
+    if len(widths) != 1 or (len(wanted.keys) > 1 and widths != {1}):
+        return None
+    mask: Any = None
+    for name, values in zip(key, zip(*wanted.keys, strict=True), strict=False):
+        column = table[name]
+        if not has_plain_bytes(column.type):
+            return None
+        found = pc.is_in(column, value_set=pa.array(values, column.type))
+        mask = found if mask is None else pc.and_(mask, found)
+    return mask
+
+
+def sorted_parts(table: pa.Table, parts: Iterable[Part]) -> Iterator[pa.Table]:
+    """Yield the records of each part, which are sorted."""
+    start = 0
+    for data, groups in parts:
+        records = sum(data.footer.row_group(group).num_rows for group in groups)
+        yield table.slice(start, records)
+        start += records
+
+
+def selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
+    """Return the wanted records of a sorted table."""
+    if not table.num_rows:
+        return table
+    codes = Codes(table, key)
+    near = wanted.between(codes[0], codes[len(codes) - 1] + b"\x00")
+    met = near.intervals
+    if len(met) == 1 and met[0].holds(codes[0]) and met[0].holds(codes[len(codes) - 1]):
+        return table
+    if len(met) <= _FEW:
+        slices = [table.slice(0, 0)]
+        for interval in met:
+            low = bisect.bisect_left(codes, interval.start)
+            high = len(codes) if interval.stop is None else bisect.bisect_left(codes, interval.stop, lo=low)
+            slices.append(table.slice(low, high - low))
+        return pa.concat_tables(slices)
+    # Many keys of several parts: one pass over those that are there.
+    edges = [*key_starts(table, key), table.num_rows]
+    mask = bytearray(table.num_rows)
+    for low, high in itertools.pairwise(edges):
+        found = codes[low]
+        if met[max(0, bisect.bisect_right(near.starts, found) - 1)].holds(found):
+            mask[low:high] = b"\x01" * (high - low)
+    packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
+    return table.filter(packed)

@@ -1,0 +1,162 @@
+"""One window of one table, without a JVM: pinned files, read with Arrow, expired records hidden.
+
+A window is a snapshot at its clock, or at a later moment ``as_of`` for which records are hidden by their exact
+expiration time. Answers are streamed and may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ebb.index.cellfile import CellFile
+from ebb.index.errors import InputError, UsageError
+from ebb.index.keys import Wanted, wanted_keys, wanted_prefix, wanted_range
+from ebb.index.predicate.syntax import Predicate, parse_predicate
+from ebb.index.predicate.typed import check
+from ebb.warehouse.parquet.arrow import arrow_schema
+from ebb.warehouse.read.answer import Answer
+from ebb.warehouse.read.finder import Finder
+from ebb.warehouse.read.key_values import key_value, key_values
+from ebb.warehouse.read.request import Cost, Read
+from ebb.warehouse.table.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Window"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window of one table.  Every method sees the same records, whatever is committed meanwhile."""
+
+    snapshot: Snapshot
+    finder: Finder
+    as_of: int | None = None
+    cost: Cost = field(default_factory=Cost, compare=False)  # of everything that was read through it
+
+    def __post_init__(self) -> None:
+        line = self.snapshot.spec.timeline
+        if self.as_of is not None and self.clock is not None and self.as_of < line.end_of(self.clock):
+            shown = line.kind.show_time(self.as_of)
+            msg = f"--as-of {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, pass a later time"
+            raise InputError(msg)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let go of the window; there is nothing to close."""
+
+    @property
+    def clock(self) -> int | None:
+        """Return the slot up to which the table had been updated; None before the first update."""
+        return self.snapshot.ledger.clock
+
+    @property
+    def version(self) -> int:
+        """Return the version of the Delta table that is pinned."""
+        return self.snapshot.version
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the names of the columns."""
+        return tuple(column.name for column in self.snapshot.spec.columns)
+
+    def schema(self, columns: Sequence[str] | None = None) -> pa.Schema:
+        """Return the Arrow schema of the columns, or of some of them."""
+        whole = arrow_schema(self.snapshot.spec.columns)
+        return pa.schema([whole.field(name) for name in self.names(columns)])
+
+    def probe(
+        self,
+        *keys: Any,
+        low: Any = None,
+        high: Any = None,
+        prefix: Any = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Return the records of some keys, of the keys from ``low`` to ``high``, or of those that start with ``prefix``.
+
+        A composite key is a tuple; its leading parts alone stand for all keys that they lead. Ordered by key, then
+        expiration.
+        """
+        return self.read(self.wanted(keys, low, high, prefix), columns).read_all()
+
+    def wanted(self, keys: Sequence[Any], low: Any = None, high: Any = None, prefix: Any = None) -> Wanted:
+        """Check what a probe asks for against the key's columns."""
+        if sum([bool(keys), low is not None or high is not None, prefix is not None]) > 1:
+            msg = "a probe takes keys, or low and high, or a prefix; pass one of them"
+            raise UsageError(msg)
+        key = [self.snapshot.spec.column(name) for name in self.snapshot.spec.key]
+        if prefix is not None:
+            start = key_value(key, prefix)
+            last = key[len(start) - 1]
+            if last.type not in ("string", "binary"):
+                msg = (
+                    f"prefix {prefix!r} ends in column {last.name} of type {last.type}, and only texts have a beginning"
+                )
+                raise UsageError(msg)
+            return wanted_prefix(start)
+        if low is not None or high is not None:
+            ends = [None if end is None else key_value(key, end) for end in (low, high)]
+            return wanted_range(ends[0], ends[1])
+        return wanted_keys(key_values(key, keys))
+
+    def read(self, wanted: Wanted, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Stream the records of what is wanted, ordered by key, then expiration."""
+        return self._reader(Read(self.names(columns), wanted=wanted))
+
+    def scan(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.RecordBatchReader:
+        """Stream the records of the window in no particular order; ``where`` as in ``ebb scan --where``."""
+        return self._reader(Read(self.names(columns), where=self.predicate(where)))
+
+    def predicate(self, where: str | None) -> Predicate | None:
+        """Read a predicate and check it against the columns."""
+        predicate = parse_predicate(where) if where else None
+        if predicate is not None:
+            check(predicate, self.snapshot.spec.columns)
+        return predicate
+
+    def names(self, columns: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the names of the columns to read: all, or these if the table has them."""
+        if columns is None:
+            return self.columns
+        if isinstance(columns, str) or not columns or len(set(columns)) < len(columns):
+            msg = f"columns {columns!r} is not a list of different names; pass it like ['a', 'b']"
+            raise UsageError(msg)
+        return tuple(self.snapshot.spec.column(name).name for name in columns)
+
+    def _reader(self, asked: Read) -> pa.RecordBatchReader:
+        self.cost.version, self.cost.clock = self.version, self.clock
+        return self.counted(asked, self.tables(asked))
+
+    def counted(self, asked: Read, tables: Iterable[pa.Table]) -> pa.RecordBatchReader:
+        """Stream tables and count what passes."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for table in tables:
+                self.cost.records += table.num_rows
+                self.cost.bytes_returned += table.nbytes
+                yield from table.to_batches()
+
+        return pa.RecordBatchReader.from_batches(self.schema(asked.columns), batches())
+
+    def tables(self, asked: Read, files: Sequence[CellFile] | None = None) -> Iterator[pa.Table]:
+        """Yield what is asked for, of all visible files or of these."""
+        live = self.visible_files() if files is None else files
+        if self.clock is None or not live:
+            return
+        self.cost.files += len(live)
+        self.finder.keep(live)
+        answer = Answer(self.snapshot.spec, self.finder, asked, clock=self.clock, as_of=self.as_of, cost=self.cost)
+        yield from answer.probe(live, asked.wanted) if asked.wanted is not None else answer.scan(live)
+
+    def visible_files(self) -> list[CellFile]:
+        """Return the files with records that may be visible."""
+        return [] if self.clock is None else [f for f in self.snapshot.files if not f.is_dead(self.clock)]

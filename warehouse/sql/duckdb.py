@@ -1,0 +1,198 @@
+"""SQL over pinned windows without a JVM: DuckDB asks, and data files are read as for a scan, checksums verified.
+
+Each table is a view that shows one window. The engine gets the columns and records that a query needs, nothing
+else: no files, no extensions, no settings. What plain SQL means is the same as through Spark: nulls come first, times
+are UTC, sums of integers are integers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from ebb.index.columns import EXPIRES_SLOT
+from ebb.index.errors import EngineError, UsageError, WarehouseError
+from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.read.answer import portions
+from ebb.warehouse.read.pool import in_parallel
+from ebb.warehouse.read.window import Window
+
+__all__ = ["DuckSession"]
+
+_SETTINGS = (
+    "SET TimeZone = 'UTC'",
+    "SET default_null_order = 'nulls_first_on_asc_last_on_desc'",
+    "SET ieee_floating_point_ops = false",  # division by zero is an error
+    "SET temp_directory = ''",  # no records may lie in files that nobody erases
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+_BATCH_RECORDS = 10_000
+_OF_THE_QUERY = (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException, duckdb.PermissionException)
+
+
+class DuckSession:
+    """A warm engine; ``open_window`` returns the window that a table's name stands for now."""
+
+    def __init__(self, names: Sequence[str], open_window: Callable[[str], Window]) -> None:
+        self.names = tuple(names)
+        self._open = open_window
+        self._shown: dict[str, tuple[Any, ...]] = {}
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ebb-sql")
+        self._failed: list[WarehouseError] = []  # while files were read; the engine hands on their text only
+        self._connection = duckdb.connect(":memory:")
+        for setting in _SETTINGS:
+            self._connection.execute(setting)
+
+    def answer(self, text: str, limit: int | None = None) -> pa.RecordBatchReader:
+        """Stream the answer to one query; anything that would change something is refused.
+
+        One at a time: the next query ends an answer that has not been read to its end.
+        """
+        self._failed.clear()
+        with self._told():
+            self._check(text)
+            asks_for_names = re.search(r"\btables\b", text, re.IGNORECASE)
+            for name in self.names:
+                if asks_for_names or re.search(rf"\b{name}\b", text, re.IGNORECASE):
+                    self._show(self._open(name))
+            relation = self._connection.sql(text)
+            kinds = [str(kind) for kind in relation.types]
+            limited = relation if limit is None else relation.limit(limit)
+            found = self._stoppable(lambda: limited.to_arrow_reader(_BATCH_RECORDS))
+        schema = _as_spark(found.schema, kinds)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._told():
+                while (batch := self._stoppable(lambda: next(found, None))) is not None:
+                    yield batch.cast(schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def _stoppable(self, work: Callable[[], Any]) -> Any:
+        """Do work of the engine so that Ctrl-C ends it: while it works, it hears nothing."""
+        waiting = self._thread.submit(work)
+        try:
+            return waiting.result()
+        except KeyboardInterrupt:
+            self._connection.interrupt()
+            raise
+
+    def _check(self, text: str) -> None:
+        kinds = [statement.type.name for statement in self._connection.extract_statements(text)]
+        if kinds == ["EXPLAIN"]:  # which may run what it explains
+            explained = re.sub(r"^\s*explain\s*(analyze\b|\([^)]*\))?", "", text, count=1, flags=re.IGNORECASE)
+            kinds = [statement.type.name for statement in self._connection.extract_statements(explained)]
+        if kinds != ["SELECT"]:
+            found = " and ".join(kinds) or "nothing"
+            msg = f"ebb sql answers one query, and this is {found}; start it with SELECT or WITH"
+            raise UsageError(msg)
+
+    def _show(self, window: Window) -> None:
+        """Make a table's name stand for a window."""
+        name, state = window.snapshot.table.name, (window.version, window.as_of, window.snapshot.mark)
+        if self._shown.get(name) == state:
+            return
+        raw = f"{name}.files"  # no table of a user has a point in its name
+        self._connection.register(raw, _Files(window, self._failed))
+        self._connection.execute(f'CREATE OR REPLACE VIEW "{name}" AS SELECT * FROM "{raw}"')  # noqa: S608 - names only
+        self._shown[name] = state
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Translate what the engine raises."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if self._failed:
+                raise self._failed.pop(0) from error
+            told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", told[0])
+            text += "".join(f"; {line}" for line in told[1:2] if line.startswith(("Candidate", "Did you mean")))
+            if isinstance(error, duckdb.CatalogException) and self.names:
+                text += f"; there are {', '.join(self.names)}"
+            if isinstance(error, _OF_THE_QUERY):
+                msg = f"the query cannot be run: {text}"
+                raise UsageError(msg) from error
+            raise EngineError("the query failed", text, "mend the query, or ask with --engine spark") from error
+
+
+class _Files(ds.Dataset):
+    """The files of a window as the engine knows them: it names columns and a condition, and gets the records."""
+
+    def __init__(self, window: Window, failed: list[WarehouseError]) -> None:
+        # Not the base's, which is for files that Arrow reads by itself.
+        self._window, self._failed = window, failed
+        self._files = [window.finder.open(file) for file in window.visible_files()]
+        form = ds.ParquetFileFormat()
+        self._footers = [form.make_fragment(pa.BufferReader(_bytes(file))) for file in self._files]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the user's columns."""
+        return self._window.schema()
+
+    def scanner(self, *, columns: Sequence[str] | None = None, filter: Any = None) -> _Scanner:
+        """Return what reads some columns of the live records for which a condition holds."""
+        names = self.schema.names if columns is None else list(columns)
+        live = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
+        condition = live if filter is None else live & filter
+        return _Scanner(self._window.schema(names) if names else pa.schema([]), lambda: self._read(names, condition))
+
+    def _read(self, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
+        everything = arrow_schema(self._window.snapshot.spec.columns)
+        text = str(condition)
+        named = [name for name in everything.names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+        schema = pa.schema([everything.field(name) for name in dict.fromkeys([*columns, *named])])
+
+        def work(task: tuple[DataFile, list[int]]) -> pa.Table:
+            found = conform(task[0].read(task[1], schema.names), schema)
+            return found.filter(condition).select(columns)
+
+        def tasks() -> Iterator[tuple[DataFile, list[int]]]:
+            for file, footer in zip(self._files, self._footers, strict=True):
+                met = footer.subset(condition, schema=everything)
+                for groups, _ in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
+                    yield file, groups
+
+        try:
+            for table in in_parallel(work, tasks()):
+                yield from table.to_batches()
+        except WarehouseError as error:
+            self._failed.append(error)
+            raise
+
+
+def _bytes(file: DataFile) -> bytes:
+    """Return a file that has nothing but the footer."""
+    sink = pa.BufferOutputStream()
+    file.footer.write_metadata_file(sink)
+    return sink.getvalue().to_pybytes()
+
+
+class _Scanner:
+    """A read that has not begun."""
+
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self.projected_schema, self._read = schema, read
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Begin to read."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self._read())
+
+
+def _as_spark(schema: pa.Schema, kinds: Sequence[str]) -> pa.Schema:
+    """Give sums of integers, which are of a kind of their own in the engine, the type they have in Spark."""
+    for place, kind in enumerate(kinds):
+        if kind == "HUGEINT":
+            schema = schema.set(place, schema.field(place).with_type(pa.int64()))
+    return schema

@@ -1,0 +1,198 @@
+"""Every call to the operating system that reads, makes, moves or removes a file of a table or landing folder.
+
+What goes wrong comes as OSError: the callers know what it means for their users. Nothing here follows a symbolic link
+below a table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ebb.index.errors import CorruptionError
+from ebb.warehouse.store.paths import doomed_folder, side_file
+
+__all__ = [
+    "absolute",
+    "create",
+    "files_below",
+    "fill",
+    "folders_in",
+    "identity",
+    "make_folder",
+    "move",
+    "opened_file",
+    "patch",
+    "read_at",
+    "refuse_links",
+    "remove_all_but",
+    "remove_empty_folders",
+    "remove_file",
+    "remove_folder",
+    "remove_tree",
+    "rename",
+    "size_of",
+]
+
+
+def absolute(path: str | Path) -> str:
+    """Return a path for tasks that do not run where we do."""
+    return os.path.abspath(path)
+
+
+def make_folder(path: str | Path, *, exist_ok: bool = False, parents: bool = False) -> None:
+    """Make a folder that only we can look into."""
+    Path(path).mkdir(mode=0o700, exist_ok=exist_ok, parents=parents)
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one that had or gets its name; None if there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def size_of(file: int | str | Path) -> int:
+    """Return the size of a file, by path or descriptor."""
+    return os.stat(file).st_size
+
+
+@contextmanager
+def opened_file(table: str, path: str) -> Iterator[int]:
+    """Open a file below a table for reading; a link is refused."""
+    opened = os.open(f"{table}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def read_at(file: int, length: int, offset: int) -> bytes:
+    """Read some bytes of an open file."""
+    return os.pread(file, length, offset)
+
+
+def fill(file: int, room: memoryview, offset: int) -> int:
+    """Fill memory from a place in an open file on; returns where reading ended."""
+    while room and (count := os.preadv(file, [room], offset)):
+        room, offset = room[count:], offset + count
+    return offset
+
+
+def patch(path: str, data: bytes, offset: int) -> None:
+    """Write over some bytes of a file."""
+    with open(path, "r+b", buffering=0) as opened:
+        os.pwrite(opened.fileno(), data, offset)
+
+
+def rename(old: str | Path, new: str | Path) -> None:
+    """Give a file or folder another name; what has that name is replaced, unless it is a folder with something in it."""
+    os.rename(old, new)
+
+
+def move(old: Path, new: Path) -> None:
+    """Give a file another name that nobody has: FileExistsError if somebody does."""
+    os.link(old, new, follow_symlinks=False)
+    os.unlink(old)
+
+
+def create(path: Path, data: bytes, *, unfinished: Path) -> None:
+    """Make a file that is there whole or not at all: FileExistsError if there is one.
+
+    It is written under the name ``unfinished`` first, which is gone afterwards.
+    """
+    try:
+        with unfinished.open("wb") as opened:
+            opened.write(data)
+        os.link(unfinished, path)
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def remove_file(path: str | Path) -> None:
+    """Remove a file if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and everything in it; what cannot be removed stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of ours and everything in it, whatever state it is in and whoever still writes there."""
+    # Under another name first: a late task fails instead of adding to what is being removed.
+    doomed = folder.with_name(doomed_folder(folder.name))
+    with contextlib.suppress(OSError):
+        folder.rename(doomed)
+    remove_tree(doomed)
+
+
+def remove_all_but(table: Path, folder: str, kept: Collection[str]) -> None:
+    """Remove what is in a folder of ours below a table, except some data files and what lies beside them."""
+    kept = {place for path in kept if path.startswith(f"{folder}/") for place in (path, side_file(path))}
+    if not kept:
+        remove_folder(table / folder)
+        return
+    for place, _, names in os.walk(table / folder, topdown=False):
+        for name in names:
+            if os.path.relpath(f"{place}/{name}", table) not in kept:
+                remove_file(f"{place}/{name}")
+    remove_empty_folders(table / folder)
+
+
+def remove_empty_folders(folder: Path) -> None:
+    """Remove the folders below one that hold nothing, and itself if it then holds nothing."""
+    for place, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):  # not empty, or a reader is writing what it knows of a file there
+            os.rmdir(place)
+
+
+def folders_in(folder: Path) -> list[str]:
+    """Return the names of the folders in a folder; links are none."""
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def refuse_links(table: str, path: str) -> None:
+    """Refuse a file to which a symbolic link leads: it may lead out of the table."""
+    parts = path.split("/")
+    for end in range(1, len(parts) + 1):
+        place = "/".join(parts[:end])
+        if os.path.islink(f"{table}/{place}"):
+            raise _link(place)
+
+
+def _link(place: str) -> CorruptionError:
+    step = "see where it leads, and remove it"
+    return CorruptionError("a symbolic link stands for a part of the table", place, step)
+
+
+def files_below(folder: Path, *, leave_out: Collection[str] = ()) -> Iterator[str]:
+    """Yield the relative path of every file below a folder; links are refused, because they may lead anywhere."""
+    yield from _files_at(str(folder), "", leave_out)
+
+
+def _files_at(place: str, path: str, leave_out: Collection[str] = ()) -> Iterator[str]:
+    try:
+        with os.scandir(place) as opened:
+            entries = sorted(opened, key=lambda entry: entry.name)
+    except FileNotFoundError:  # removed meanwhile
+        return
+    for entry in entries:
+        if entry.name in leave_out:
+            continue
+        if entry.is_symlink():
+            raise _link(f"{path}{entry.name}")
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files_at(entry.path, f"{path}{entry.name}/")
+        else:
+            yield f"{path}{entry.name}"

@@ -1,0 +1,85 @@
+"""One process at a time: for writers of a table, and for those who work on a landing folder.
+
+A lock is an advisory lock of the operating system on a file: it goes with the process that holds it, so a dead holder
+never blocks. The file names the holder for those who have to wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+from ebb.index.errors import EngineError, LockedError
+
+__all__ = ["locked"]
+
+_POLL_SECONDS = 0.05
+
+
+@contextmanager
+def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold the lock on a file, waiting for it at most ``wait`` seconds; ``what`` is locked by it, for messages."""
+    deadline = time.monotonic() + wait
+    handle = _open(file, what)
+    try:
+        while not _take(handle, file):
+            if time.monotonic() >= deadline:
+                raise LockedError(what, _holder(handle), wait)
+            time.sleep(_POLL_SECONDS)
+            if not _is_at(handle, file):  # what was locked has been dropped, and perhaps made anew
+                os.close(handle)
+                handle = _open(file, what)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, _card(), 0)
+        yield
+        os.ftruncate(handle, 0)
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(handle)
+
+
+def _open(file: Path, what: str) -> int:
+    try:
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise EngineError(f"{what} cannot be locked", error, "check the permissions of its folder") from error
+
+
+def _take(handle: int, file: Path) -> bool:
+    """Take the lock if it is free and the file is still the one under its name: otherwise two could hold one lock."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return _is_at(handle, file)
+
+
+def _is_at(handle: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+def _card() -> bytes:
+    since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    command = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:2]])
+    return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": since}).encode()
+
+
+def _holder(handle: int) -> str:
+    try:
+        card = json.loads(os.pread(handle, 4096, 0))
+        return f"process {card['pid']} on {card['host']} ({card['command']}) since {card['since']}"
+    except (ValueError, KeyError):
+        return "another process"

@@ -1,0 +1,154 @@
+"""Every name on disk, and how it is read back.  ``docs/format.md`` says what each is for.  Pure."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+from ebb.index.errors import CorruptionError
+from ebb.index.grid import Cell
+
+__all__ = [
+    "HIDDEN",
+    "LOG",
+    "QUARANTINE_SUFFIX",
+    "REFUSED",
+    "SIDE_SUFFIX",
+    "UNFINISHED_COMMITS",
+    "cell_folder",
+    "doomed_folder",
+    "dropped_name",
+    "entry_name",
+    "footer_hash_in",
+    "hashed_name",
+    "inside",
+    "is_data_file",
+    "new_data_file",
+    "new_table_name",
+    "partial_side_file",
+    "quarantine_file",
+    "rewrite_folder",
+    "side_file",
+    "staging_folder",
+    "unfinished_commit",
+]
+
+LOG = "_delta_log"
+HIDDEN = "_ebb"  # what is not part of the Delta table
+SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
+QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
+REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
+UNFINISHED_COMMITS = "_commit_*.json.tmp"  # delta-rs calls its own so as well
+_HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
+
+
+def _id() -> str:
+    return uuid.uuid4().hex[:12]
+
+
+def entry_name(version: int) -> str:
+    """Return the name of the log entry of a version.
+
+    >>> entry_name(7)
+    '00000000000000000007.json'
+    """
+    return f"{version:020}.json"
+
+
+def unfinished_commit(id: str) -> str:
+    """Return the name under which a log entry is written before it gets its own."""
+    return UNFINISHED_COMMITS.replace("*", id)
+
+
+def staging_folder(slot: int) -> str:
+    """Return a new name for the folder of what an update brings."""
+    return f"u{slot}-{_id()}"
+
+
+def rewrite_folder(clock: int) -> str:
+    """Return a new name for the folder of what is written anew."""
+    return f"r{clock}-{_id()}"
+
+
+def doomed_folder(name: str) -> str:
+    """Return the name of a folder while it is being removed."""
+    return f"x-{name}"
+
+
+def cell_folder(folder: str, cell: Cell) -> str:
+    """Return the folder of a cell below a commit's.
+
+    >>> cell_folder("u7-ab", Cell(1, 2))
+    'u7-ab/_g=1/_e=2'
+    """
+    return f"{folder}/_g={cell.group}/_e={cell.cohort}"
+
+
+def new_data_file(folder: str) -> str:
+    """Return a new name for a Parquet file, before its footer is known."""
+    return f"{folder}/part-{uuid.uuid4().hex}.parquet"
+
+
+def hashed_name(path: str, footer_hash: str) -> str:
+    """Return the name of a data file, which carries the hash of its footer.
+
+    >>> hashed_name("u7-ab/_g=1/_e=2/part-x.parquet", "0123456789abcdef")
+    'u7-ab/_g=1/_e=2/part-x-0123456789abcdef.parquet'
+    """
+    return f"{path.removesuffix('.parquet')}-{footer_hash}.parquet"
+
+
+def footer_hash_in(path: str) -> str | None:
+    """Return the hash that a data file's name carries; None if another tool wrote it."""
+    match = _HASHED.search(path)
+    return match[1] if match else None
+
+
+def is_data_file(path: str) -> bool:
+    """Whether a file below a table is none of the directory's, finished or not."""
+    return SIDE_SUFFIX not in path
+
+
+def side_file(path: str) -> str:
+    """Return the place of what the directory keeps of a data file.
+
+    >>> side_file("u7-ab/_g=1/_e=2/part-x.parquet")
+    'u7-ab/_g=1/_e=2/part-x.keys'
+    """
+    return path.removesuffix(".parquet") + SIDE_SUFFIX
+
+
+def partial_side_file(path: str) -> str:
+    """Return a name for a side file while it is being written; known for what it is if it is left."""
+    return side_file(path).removesuffix(SIDE_SUFFIX) + f".{_id()[:8]}{SIDE_SUFFIX}"
+
+
+def quarantine_file(slot: int, name: str) -> str:
+    """Return the place of refused records below the quarantine."""
+    return f"_slot={slot}/{name}"
+
+
+def dropped_name(table: str, id: str = "*") -> str:
+    """Return the name of a table on its way out; without an id, a pattern for all of them."""
+    return f".dropped-{table}-{id}"
+
+
+def new_table_name(table: str, id: str = "*") -> str:
+    """Return the name of a table that is being created; without an id, a pattern for all of them."""
+    return f".new-{table}-{id}"
+
+
+def inside(path: str) -> str:
+    """Return a path of a log, decoded; refuses one that leads out of the table.
+
+    >>> inside("u7-ab/_g%3D1/x.parquet")
+    'u7-ab/_g=1/x.parquet'
+    """
+    path = unquote(path)
+    parts = PurePosixPath(path).parts
+    is_plain = path == "/".join(parts) and "\0" not in path  # else a file could have several names
+    if not parts or not is_plain or path.startswith("/") or ".." in parts or ":" in parts[0]:
+        raise CorruptionError("the log names a file outside the table", path, "do not use this table; restore its log")
+    return path

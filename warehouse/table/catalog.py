@@ -1,0 +1,112 @@
+"""The tables of a warehouse: create, list, open, alter and drop.  A table is a folder below the root."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, delta_fields
+from ebb.index.errors import EngineError, TableExistsError, UnknownTableError, UsageError, WarehouseError
+from ebb.index.ledger import Ledger
+from ebb.warehouse.store.files import make_folder, remove_tree, rename
+from ebb.warehouse.store.paths import LOG, dropped_name, new_table_name
+from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
+from ebb.warehouse.table.commit import append, new_id
+from ebb.warehouse.table.log import commit_action, metadata_actions, new_metadata, schema_text
+from ebb.warehouse.table.snapshot import Snapshot, Table
+from ebb.warehouse.table.spec import TableSpec, check_name
+
+__all__ = ["alter_table", "check_root", "create_table", "drop_table", "find_table", "list_tables"]
+
+_DELTA_PROPERTIES = {
+    # No key may ever enter the log: it outlives the records.
+    "delta.dataSkippingStatsColumns": ",".join(SLOT_COLUMNS),
+    "delta.checkpointInterval": str(CHECKPOINT_INTERVAL),
+}
+
+
+def list_tables(root: Path) -> list[Table]:
+    """Return the tables below ``root`` by name."""
+    if not root.is_dir():
+        return []
+    folders = sorted(entry for entry in root.iterdir() if (entry / LOG).is_dir())
+    return [Table(root, entry.name) for entry in folders if "." not in entry.name]
+
+
+def find_table(root: Path, name: str) -> Table:
+    """Return the table with this name, or say which ones exist."""
+    check_name(name)
+    table = Table(root, name)
+    if not table.log.is_dir():
+        names = ", ".join(t.name for t in list_tables(root))
+        known = f"it has {names}" if names else "it is empty: check --warehouse, or run ebb create first"
+        raise UnknownTableError(name, root, known)
+    return table
+
+
+def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
+    """Create an empty table."""
+    table = Table(root, spec.name)
+    if table.folder.exists():
+        raise TableExistsError(spec.name, root)
+    slots = [Column(name, "bigint") for name in SLOT_COLUMNS]
+    cells = [Column(name, "int") for name in PARTITION_COLUMNS]
+    # The slots stand first: behind a struct column delta-rs does not find their statistics.
+    fields = delta_fields((*slots, *spec.columns, *cells))
+    metadata = new_metadata(fields, PARTITION_COLUMNS, {**_DELTA_PROPERTIES, **spec.properties()}, now_ms)
+    id = new_id()
+    said = commit_action("create", {"id": id, "op": "create", "ledger": Ledger().dumps()}, now_ms)
+    # Under another name first: the table is there as a whole or not at all.
+    unfinished = root / new_table_name(spec.name, id)
+    try:
+        make_folder(unfinished / LOG, parents=True)
+        append(unfinished / LOG, 0, [said, *metadata_actions(metadata, with_protocol=True)], id=id, table=spec.name)
+        rename(unfinished, table.folder)
+    except (OSError, WarehouseError) as error:
+        remove_tree(unfinished)
+        if table.folder.exists():
+            raise TableExistsError(spec.name, root) from error
+        raise EngineError(f"table {spec.name} cannot be created in {root}", error, "check the folder") from error
+    for left in root.glob(new_table_name(spec.name)):
+        remove_tree(left)
+    return table
+
+
+def alter_table(snapshot: Snapshot, changes: Mapping[str, str], new_column: Column | None, now_ms: int) -> None:
+    """Change properties and add a column, in one commit with the ledger as it is."""
+    schema = json.loads(snapshot.metadata["schemaString"])
+    fields = [*schema["fields"], *(delta_fields([new_column]) if new_column else [])]
+    metadata = {
+        **snapshot.metadata,
+        "schemaString": schema_text(fields),
+        "configuration": {**snapshot.metadata["configuration"], **changes},
+    }
+    snapshot.commit_metadata(metadata, {"op": "alter"}, now_ms)
+
+
+def drop_table(table: Table) -> None:
+    """Delete a table and its quarantine.  Both vanish under their names first, so no half of them is ever seen."""
+    # The quarantine first: what a kill leaves is a table that can be dropped again, never records without a table.
+    try:
+        for folder in (table.quarantine, table.folder):
+            if folder.exists():
+                rename(folder, table.root / dropped_name(table.name, new_id()))
+    except OSError as error:
+        step = "check the permissions of its folder and run it again"
+        raise EngineError(f"table {table.name} cannot be dropped", error, step) from error
+    remove_dropped(table.root, table.name)
+
+
+def remove_dropped(root: Path, name: str = "*") -> None:
+    """Remove what killed drops left: of one table, or of all."""
+    for left in root.glob(dropped_name(name)):
+        remove_tree(left)
+
+
+def check_root(root: Path) -> Path:
+    """Refuse a warehouse that is a file."""
+    if root.exists() and not root.is_dir():
+        msg = f"warehouse {root} is not a folder; pass --warehouse DIR"
+        raise UsageError(msg)
+    return root

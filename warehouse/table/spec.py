@@ -1,0 +1,145 @@
+"""What a table says about itself: its columns, key, times, grid and promises, kept in the Delta table's properties.
+
+The folder alone describes the table: everything here is read back from the log, nothing from anywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, time_kind
+from ebb.index.errors import InputError, UpgradeError, UsageError
+from ebb.index.grid import Axis, Grid, Ring, Shuffle
+from ebb.index.strategy import Strategy, check_strategy, lag_ticks
+from ebb.index.timeline import TimeKind, Timeline
+
+__all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns"]
+
+FORMAT_VERSION = 1
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, "_reason", "_raw", "_keys", "_over", "_h1", "_h2"}
+
+
+def check_name(name: str) -> str:
+    """Refuse a table name that is not ``[a-z][a-z0-9_]{0,62}``: it is a folder, a view and part of messages."""
+    if not _NAME.fullmatch(name):
+        msg = f"table name {name!r} must start with a letter a-z and hold at most 63 of a-z, 0-9 and _"
+        raise UsageError(msg)
+    return name
+
+
+def check_new_columns(columns: Sequence[Column]) -> None:
+    """Refuse names that Ebb or Spark would confuse."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        if column.name.lower() in _RESERVED:
+            msg = f"column name {column.name} is reserved for Ebb; rename it"
+            raise UsageError(msg)
+        if column.name.lower() in seen:
+            msg = f"columns {seen[column.name.lower()]} and {column.name} differ in case at most; rename one"
+            raise UsageError(msg)
+        if re.search(r"[ ,;{}()\n\t=`.]", column.name):
+            msg = f"column name {column.name!r} holds one of the characters ' ,;{{}}()=`.' that Delta tables refuse; rename it"
+            raise UsageError(msg)
+        seen[column.name.lower()] = column.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """The declaration of one table."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    inserted: str
+    expires: str
+    timeline: Timeline
+    grid: Grid
+    strategy: Strategy
+    bound: int  # the deletion bound, in the unit of the time columns
+    reader_time: int  # how long removed files wait for readers, same unit
+    quarantine_time: int  # how long quarantined records are kept, same unit
+    landing: str | None = None  # the folder `ebb run` takes batches from
+
+    def __post_init__(self) -> None:
+        check_strategy(self.strategy, self.grid, self.timeline, bound=self.bound, reader_time=self.reader_time)
+
+    @property
+    def lag(self) -> int:
+        """Return how many ticks an expired record may stay in a live file."""
+        return lag_ticks(self.bound, self.timeline, self.reader_time)
+
+    def column(self, name: str) -> Column:
+        """Return a column by name."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        msg = f"table {self.name} has no column {name!r}; it has {', '.join(c.name for c in self.columns)}"
+        raise UsageError(msg)
+
+    def properties(self) -> dict[str, str]:
+        """Return the table properties that describe all but the columns."""
+        line = self.timeline
+        return {
+            "ebb.formatVersion": str(FORMAT_VERSION),
+            "ebb.key": ",".join(self.key),
+            "ebb.inserted": self.inserted,
+            "ebb.expires": self.expires,
+            "ebb.tick": str(line.tick),
+            "ebb.span": str(line.span),
+            "ebb.origin": str(line.origin),
+            "ebb.groups": _axis_text(self.grid.groups),
+            "ebb.cohorts": _axis_text(self.grid.cohorts),
+            "ebb.strategy": self.strategy.value,
+            "ebb.deletionBound": str(self.bound),
+            "ebb.readerTime": str(self.reader_time),
+            "ebb.quarantineTime": str(self.quarantine_time),
+            "ebb.landing": self.landing or "",
+        }
+
+    @staticmethod
+    def from_properties(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:
+        """Read the declaration back."""
+        if "ebb.formatVersion" not in values:
+            msg = f"{name} is a Delta table that Ebb did not make; move its folder out of the warehouse"
+            raise InputError(msg)
+        version = int(values["ebb.formatVersion"])
+        if version != FORMAT_VERSION:
+            raise UpgradeError(name, version, FORMAT_VERSION)
+        by_name = {column.name: column for column in columns}
+        kind: TimeKind = time_kind(by_name[values["ebb.inserted"]])
+        timeline = Timeline(
+            kind=kind,
+            origin=int(values["ebb.origin"]),
+            tick=int(values["ebb.tick"]),
+            span=int(values["ebb.span"]),
+        )
+        return TableSpec(
+            name=name,
+            columns=tuple(columns),
+            key=tuple(values["ebb.key"].split(",")),
+            inserted=values["ebb.inserted"],
+            expires=values["ebb.expires"],
+            timeline=timeline,
+            grid=Grid(_axis(values["ebb.groups"]), _axis(values["ebb.cohorts"])),
+            strategy=Strategy(values["ebb.strategy"]),
+            bound=int(values["ebb.deletionBound"]),
+            reader_time=int(values["ebb.readerTime"]),
+            quarantine_time=int(values["ebb.quarantineTime"]),
+            landing=values.get("ebb.landing") or None,
+        )
+
+
+def _axis_text(axis: Axis) -> str:
+    match axis:
+        case Ring(count, run):
+            return f"ring:{count}:{run}"
+        case Shuffle(count, seed):
+            return f"shuffle:{count}:{seed}"
+
+
+def _axis(text: str) -> Axis:
+    kind, count, rest = text.split(":")
+    return Ring(int(count), int(rest)) if kind == "ring" else Shuffle(int(count), int(rest))
