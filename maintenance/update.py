@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import InputError, NotDueError, UsageError
+from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
 from ebb.index.ledger import next_slot
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
 from ebb.maintenance.context import Context
@@ -143,11 +143,12 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
 
 def _erased(snapshot: Snapshot, context: Context) -> tuple[int, list[str]]:
     """Erase first, which may make the room that the batch needs; a file that will not go stops no update."""
-    counts: list[int] = []
     if context.dry_run:
         return 0, []
-    warnings = warned(lambda: counts.append(erase(snapshot, now=context.now)["files_erased"]))
-    return sum(counts), warnings
+    try:
+        return erase(snapshot, now=context.now)["files_erased"], []
+    except EngineError as error:
+        return 0, [str(error)]
 
 
 def _has_records(batch: Sequence[InputFile] | DataFrame | None) -> bool:
