@@ -19,7 +19,7 @@ from ebb.maintenance.define import Declaration, alter, create, declare
 from ebb.maintenance.inspect.history import history
 from ebb.maintenance.inspect.status import status
 from ebb.maintenance.update import Report, load, update
-from ebb.maintenance.upkeep import erase, purge, seal
+from ebb.maintenance.upkeep import Erasure, Upkeep, erase, purge, seal
 from ebb.warehouse.intake.source import find_inputs
 from ebb.warehouse.settings import Settings, read_settings
 from ebb.warehouse.table.catalog import check_root, drop_table, find_table, list_tables
@@ -282,17 +282,17 @@ class OpenTable:
         """Return the commits, newest first."""
         return history(self.table.snapshot(), limit)
 
-    def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""
         with self.table.lock(wait=wait):
             return seal(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
-    def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> Upkeep:
         """Rewrite every file that holds expired records."""
         with self.table.lock(wait=wait):
             return purge(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
-    def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> Erasure:
         """Delete the files that no version within the readers' time names."""
         with self.table.lock(wait=wait):
             return erase(self.table.snapshot(), now=self.warehouse.now(), dry_run=dry_run)

@@ -146,7 +146,7 @@ def _erased(snapshot: Snapshot, context: Context) -> tuple[int, list[str]]:
     if context.dry_run:
         return 0, []
     try:
-        return erase(snapshot, now=context.now)["files_erased"], []
+        return erase(snapshot, now=context.now).files_erased, []
     except EngineError as error:
         return 0, [str(error)]
 
@@ -307,11 +307,11 @@ def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context) -> No
         if is_sealing(after):
             context.progress("sealing")
             after, sealed = seal(after, context)
-            report.sealed_cells, report.sealed_bytes = sealed["cells_touched"], sealed["bytes_written"]
-            report.warnings.extend(sealed["warnings"])
+            report.sealed_cells, report.sealed_bytes = sealed.cells_touched, sealed.bytes_written
+            report.warnings.extend(sealed.warnings)
         if any(f.min_exp + after.spec.lag <= report.slot for f in after.files):
             after, purged = purge(after, context, lag=after.spec.lag)
-            report.purged_files = purged["files_removed"]
-            report.warnings.extend(purged["warnings"])
+            report.purged_files = purged.files_removed
+            report.warnings.extend(purged.warnings)
 
     report.warnings.extend(warned(work))

@@ -7,7 +7,8 @@ on request.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,34 +25,87 @@ from ebb.warehouse.store.paths import side_file
 from ebb.warehouse.table.commit import remove_unfinished
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["erase", "is_sealing", "oldest_expired", "purge", "rewrite_and_commit", "seal", "waiting_files"]
+__all__ = [
+    "Erasure",
+    "Upkeep",
+    "erase",
+    "is_sealing",
+    "oldest_expired",
+    "purge",
+    "rewrite_and_commit",
+    "seal",
+    "waiting_files",
+]
 
 
-def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, dict[str, Any]]:
-    """Carry out a plan that changes no answer as one commit; returns the table after it, and its report."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What a seal or a purge did, or would do."""
+
+    op: str
+    slot: int
+    cells_touched: int
+    files_removed: int
+    files_added: int
+    bytes_written: int = 0
+    oldest_expired: int | None = None  # the first slot whose expired records were in the removed files
+    seconds: float = 0.0
+    version: int
+    warnings: tuple[str, ...] = ()
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return what the commit says about itself."""
+        names = (
+            "op", "slot", "cells_touched", "files_removed", "files_added", "bytes_written", "oldest_expired", "seconds",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What was deleted from disk, or would be."""
+
+    op: str = "erase"
+    files_erased: int
+    bytes_erased: int
+    files_waiting: int  # removed from the table, and within the grace period of readers
+    quarantine_files_erased: int
+
+
+def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
+    """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done."""
     started = time.monotonic()
     clock = snapshot.ledger.clock or 0
-    said: dict[str, Any] = {
-        "op": op,
-        "slot": clock,
-        "cells_touched": len(plan.cells_touched),
-        "files_removed": len(plan.removes),
-        "files_added": len(plan.rewrites),
-        "bytes_written": 0,
-        "oldest_expired": oldest_expired(plan.removes, clock),
-        "seconds": 0.0,
-    }
+    planned = Upkeep(
+        op=op,
+        slot=clock,
+        cells_touched=len(plan.cells_touched),
+        files_removed=len(plan.removes),
+        files_added=len(plan.rewrites),
+        oldest_expired=oldest_expired(plan.removes, clock),
+        version=snapshot.version,
+    )
     if plan.is_empty or context.dry_run:
-        return snapshot, said | {"version": snapshot.version, "warnings": []}
+        return snapshot, planned
 
-    def report(adds: Sequence[CellFile]) -> dict[str, Any]:
-        said["files_added"] = len(adds)
-        said["bytes_written"] = sum(f.size_bytes for f in adds)
-        said["seconds"] = round(time.monotonic() - started, 3)
-        return said
+    def written(adds: Sequence[CellFile]) -> Upkeep:
+        return replace(
+            planned,
+            files_added=len(adds),
+            bytes_written=sum(f.size_bytes for f in adds),
+            seconds=round(time.monotonic() - started, 3),
+        )
 
-    done = carry_out(snapshot, plan, context, clock=clock, ledger=snapshot.ledger, data_change=False, report=report)
-    return done.snapshot, said | {"version": done.snapshot.version, "warnings": list(done.warnings)}
+    done = carry_out(
+        snapshot,
+        plan,
+        context,
+        clock=clock,
+        ledger=snapshot.ledger,
+        data_change=False,
+        report=lambda adds: written(adds).entry(),
+    )
+    return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
 
 def oldest_expired(files: tuple[CellFile, ...], clock: int) -> int | None:
@@ -59,14 +113,14 @@ def oldest_expired(files: tuple[CellFile, ...], clock: int) -> int | None:
     return min((f.min_exp for f in files if f.has_expired(clock)), default=None)
 
 
-def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, dict[str, Any]]:
+def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, Upkeep]:
     """Merge the runs of completed groups."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_seal(snapshot.spec.grid, clock=clock, live=snapshot.files)
     return rewrite_and_commit(snapshot, plan, context, op="seal")
 
 
-def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, dict[str, Any]]:
+def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, Upkeep]:
     """Rewrite the files that hold records expired for at least ``lag`` ticks, without any expired record."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_purge(clock=clock, live=snapshot.files, lag=lag)
@@ -97,7 +151,7 @@ def waiting_files(snapshot: Snapshot, now: datetime) -> tuple[frozenset[str], fr
     return frozenset(other & recent), frozenset(other - recent)
 
 
-def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[str, Any]:
+def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> Erasure:
     """Delete the files that no version within the readers' time names, and what killed runs left behind.
 
     Requires the writer's lock: a batch that is being staged looks like one that was left behind.
@@ -122,13 +176,12 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
     if snapshot.ledger.clock is not None and not dry_run:
         through = snapshot.ledger.clock - max(0, snapshot.spec.quarantine_time // line.tick - 1)
         refused = expire_refused(snapshot.table, through=through, now_ms=int(now.timestamp() * 1000))
-    return {
-        "op": "erase",
-        "files_erased": len(gone),
-        "bytes_erased": erased_bytes,
-        "files_waiting": len(waiting),
-        "quarantine_files_erased": refused,
-    }
+    return Erasure(
+        files_erased=len(gone),
+        bytes_erased=erased_bytes,
+        files_waiting=len(waiting),
+        quarantine_files_erased=refused,
+    )
 
 
 def _remove_folders(snapshot: Snapshot, kept: Collection[str]) -> None:
