@@ -17,6 +17,7 @@ import typer
 from ebb.cli.commands import define, ingest, maintain, read
 from ebb.cli.commands import inspect as see
 from ebb.cli.commands import shell as prompt
+from ebb.cli.hints import error_text
 from ebb.cli.interrupts import Terminated
 from ebb.cli.options import State
 from ebb.cli.output import render
@@ -90,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     except WarehouseError as error:
         if debug:
             raise
-        render.error(str(error))
+        render.error(error_text(error))
         return error.exit_code
     except Terminated as interruption:
         render.error("interrupted")

@@ -124,8 +124,8 @@ def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | 
     due = None if now is None else timeline.clock_at(now)
     if ledger.clock is None:
         if due is None:
-            msg = "the table has no clock yet, and integers have no now; pass --at, or run ebb load first"
-            raise UsageError(msg)
+            msg = "the table has no clock yet, and integers have no now"
+            raise UsageError(msg, "load it first, or say which time the update is for", hint="no_clock")
         return due
     slot = ledger.clock + 1
     if due is None:

@@ -131,7 +131,7 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
-                msg = f"table {spec.name} has been loaded already, its clock is at {shown}; use ebb update {spec.name}"
+                msg = f"table {spec.name} has been loaded already, its clock is at {shown}; update it instead"
                 raise InputError(msg)
             _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load")
         finally:
@@ -165,8 +165,8 @@ def _load_slot(snapshot: Snapshot, batch: Sequence[InputFile] | DataFrame, conte
 
     slot = last_slot(_frame(snapshot.spec, batch, context), snapshot.spec)
     if slot is None:
-        msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by; pass --at"
-        raise UsageError(msg)
+        msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by"
+        raise UsageError(msg, "say which time to set it to", hint="at")
     return slot
 
 

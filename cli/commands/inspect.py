@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ebb.cli.hints import error_text
 from ebb.cli.options import Json, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import write_lines
@@ -53,7 +54,7 @@ def status(
         try:
             tables.append(each.status())
         except WarehouseError as error:  # the others can be shown
-            broken[each.name] = str(error)
+            broken[each.name] = error_text(error)
     if json:
         errors = [{"name": table, "error": text} for table, text in broken.items()]
         render.json_object({"warehouse": str(warehouse.root), "tables": [*map(asdict, tables), *errors]})

@@ -42,7 +42,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("landing",),
         ("api",),
     ),
-    "cli": (("output",), ("options",), ("interrupts",), ("commands",), ("main",)),
+    "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
 EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}

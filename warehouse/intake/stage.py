@@ -243,8 +243,9 @@ def _staged(folder: str, facts: Sequence[dict[str, Any]], observed: dict[str, An
         folder=folder, received=observed["received"], expired_on_arrival=sum(fact["over"] for fact in facts)
     )
     if observed["strange"]:
-        step = "remove it from the file, or add it to the table with ebb alter NAME --add-column"
-        raise SchemaDriftError("a JSON record", observed["strange"], "is not in the table, or stands there twice", step)
+        name, step = observed["strange"], "remove it from the file, or add it to the table"
+        known = "is not in the table, or stands there twice"
+        raise SchemaDriftError("a JSON record", name, known, step, f"{name} TYPE", hint="add_column")
     for fact in facts:
         written = Written.loads(fact["written"])
         staged.files.extend(written.files)

@@ -94,7 +94,7 @@ class DuckSession:
             kinds = [statement.type.name for statement in self._connection.extract_statements(explained)]
         if kinds != ["SELECT"]:
             found = " and ".join(kinds) or "nothing"
-            msg = f"ebb sql answers one query, and this is {found}; start it with SELECT or WITH"
+            msg = f"one query is answered at a time, and this is {found}; start it with SELECT or WITH"
             raise UsageError(msg)
 
     def _show(self, window: Window) -> None:
@@ -123,7 +123,7 @@ class DuckSession:
             if isinstance(error, _OF_THE_QUERY):
                 msg = f"the query cannot be run: {text}"
                 raise UsageError(msg) from error
-            raise EngineError("the query failed", text, "mend the query, or ask with --engine spark") from error
+            raise EngineError("the query failed", text, "fix the query, or ask Spark", hint="ask_spark") from error
 
 
 class _Files(ds.Dataset):

@@ -62,10 +62,10 @@ class Table:
     def lock(self, *, wait: float = 0.0) -> Iterator[None]:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds."""
         if not self.log.is_dir():  # dropped meanwhile: no folder of its name may come back
-            raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
+            raise UnknownTableError(self.name, self.root, hint="list_tables")
         with locked(self.hidden / "lock", f"table {self.name}", wait=wait):
             if not self.log.is_dir():
-                raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
+                raise UnknownTableError(self.name, self.root, hint="list_tables")
             yield
 
     def snapshot(self) -> Snapshot:
@@ -73,7 +73,7 @@ class Table:
         try:
             delta = DeltaTable(self.folder)
         except (TableNotFoundError, OSError) as error:
-            raise UnknownTableError(self.name, self.root, "run ebb status to see the tables") from error
+            raise UnknownTableError(self.name, self.root, hint="list_tables") from error
         except DeltaError as error:
             raise CorruptionError(
                 f"the log of table {self.name} cannot be read", error, "restore it from a backup"
