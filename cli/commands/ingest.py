@@ -31,7 +31,7 @@ def load(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Bring in the first records, in bulk, and set the clock."""
+    """Load the first records in bulk and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.load(files or [], at=at, wait=wait, dry_run=dry_run, progress=render.progress)
@@ -44,7 +44,7 @@ def update(
     yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Advance the clock by a tick: admit a batch, expire what is over, in one commit."""
+    """Add a batch and remove expired records in one commit; advances the clock by a tick."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.update(

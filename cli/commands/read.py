@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebb.cli.options import Conf, Json, Master, Name, state
+from ebb.cli.options import Conf, Json, Limit, Master, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
@@ -51,7 +51,6 @@ AsOf = Annotated[
         "--as-of", metavar="T", help="Hide records that have expired at T, which may not be before the clock."
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="Return at most N records.")]
 Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
@@ -96,7 +95,7 @@ def _window(table: OpenTable, as_of: str | None, isolation: Isolation) -> Window
 def probe(
     ctx: typer.Context,
     name: Name,
-    key: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Keys; parts of a composite key joined by commas, leading parts alone are enough.", show_default=False)] = None,
+    key: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Keys; parts of a composite key joined by commas, leading parts alone are enough.", show_default=False)] = None,
     low: Annotated[str | None, typer.Option("--from", metavar="K", help="Keys from K, inclusive.")] = None,
     high: Annotated[str | None, typer.Option("--to", metavar="K", help="Keys up to K, inclusive.")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", metavar="K", help="Keys that start with K.")] = None,
@@ -201,4 +200,4 @@ def sql(
     warehouse = state(ctx).open(master, conf)
     found = warehouse.sql(query, limit, engine="spark" if by_spark else "duckdb", progress=render.progress)
     render.clear_progress()
-    write_records(limited(found, None), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+    write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
