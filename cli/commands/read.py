@@ -140,14 +140,17 @@ def _show_cost(cost: Cost, asked: int, log_seconds: float, read_seconds: float, 
 
 def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]:
     """Tell what a probe took."""
-    times = f", {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
+    times = f"; {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
+    finding = (
+        f", {render.bytes_text(cost.directory_bytes)} of it to find the row groups" if cost.directory_bytes else ""
+    )
     reading = read_seconds - cost.directory_seconds
     return render.pairs(
         {
             "window": f"slot {cost.clock} of version {cost.version}",
             "files": f"{cost.files_read:,} read of {cost.files:,}",
             "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
-            "bytes": f"{render.bytes_text(cost.bytes_read)} read{times}",
+            "bytes": f"{render.bytes_text(cost.bytes_read)} read{finding}{times}",
             "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
             "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {reading:.3f} reading",
         }

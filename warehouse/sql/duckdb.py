@@ -21,7 +21,7 @@ from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.errors import EngineError, UsageError, WarehouseError
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
 from ebb.warehouse.parquet.datafile import DataFile
-from ebb.warehouse.read.answer import portions
+from ebb.warehouse.read.answer import moment_of, portions
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.window import Window
 
@@ -144,8 +144,13 @@ class _Files(ds.Dataset):
     def scanner(self, *, columns: Sequence[str] | None = None, filter: Any = None) -> _Scanner:
         """Return what reads some columns of the live records for which a condition holds."""
         names = self.schema.names if columns is None else list(columns)
-        live = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
-        condition = live if filter is None else live & filter
+        condition = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
+        if self._window.as_of is not None:
+            expires = self._window.snapshot.spec.expires
+            kind = arrow_schema(self._window.snapshot.spec.columns).field(expires).type
+            condition &= ds.field(expires) > moment_of(self._window.as_of, kind)
+        if filter is not None:
+            condition &= filter
         return _Scanner(self._window.schema(names) if names else pa.schema([]), lambda: self._read(names, condition))
 
     def _read(self, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
@@ -161,7 +166,7 @@ class _Files(ds.Dataset):
         def tasks() -> Iterator[tuple[DataFile, list[int]]]:
             for file, footer in zip(self._files, self._footers, strict=True):
                 met = footer.subset(condition, schema=everything)
-                for groups, _ in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
+                for groups in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
                     yield file, groups
 
         try:
