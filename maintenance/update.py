@@ -131,8 +131,8 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
-                msg = f"table {spec.name} has been loaded already, its clock is at {shown}; update it instead"
-                raise InputError(msg)
+                msg = f"table {spec.name} has been loaded already, its clock is at {shown}"
+                raise InputError(msg, "update it instead", spec.name, hint="update")
             _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load")
         finally:
             remove_uncommitted(snapshot, staged.folder if staged else "")
