@@ -19,7 +19,7 @@ from ebb.maintenance.define import Declaration, alter, create, declare
 from ebb.maintenance.inspect.history import history
 from ebb.maintenance.inspect.status import status
 from ebb.maintenance.update import Report, load, update
-from ebb.maintenance.upkeep import erase, purge, seal
+from ebb.maintenance.upkeep import erase_and_record, purge, seal
 from ebb.warehouse.intake.source import find_inputs
 from ebb.warehouse.settings import Settings, read_settings
 from ebb.warehouse.table.catalog import check_root, drop_table, find_table, list_tables
@@ -204,7 +204,7 @@ class OpenTable:
         from ebb.warehouse.read.window import Window
 
         known = self._snapshot
-        snapshot = self._snapshot = self.table.renewed(known)
+        snapshot = self._snapshot = self.table.snapshot()
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
@@ -230,6 +230,7 @@ class OpenTable:
         *,
         deletion_bound: str | None = None,
         quarantine_time: str | None = None,
+        log_retention: str | None = None,
         landing: str | None = None,
         add_column: str | None = None,
         wait: float = 0.0,
@@ -241,6 +242,7 @@ class OpenTable:
             now=self.warehouse.now(),
             deletion_bound=deletion_bound,
             quarantine_time=quarantine_time,
+            log_retention=log_retention,
             landing=landing,
             add_column=add_column,
             wait=wait,
@@ -294,8 +296,11 @@ class OpenTable:
 
     def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
         """Delete the files that no version within the readers' time names."""
-        with self.table.lock(wait=wait):
-            return erase(self.table.snapshot(), now=self.warehouse.now(), dry_run=dry_run)
+        with self.table.lock(wait=wait) as lock:
+            done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
+            lock.is_in_order = lock.is_in_order or not dry_run
+        fields = ("files_erased", "bytes_erased", "files_waiting", "quarantine_files_erased")
+        return {"op": "erase", **{name: getattr(done, name) for name in fields}}
 
 
 def _batch(batch: Any) -> Any:

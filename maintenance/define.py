@@ -8,8 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 from ebb.index.columns import Column, parse_columns, time_kind
-from ebb.index.cost.choose import choose, default_bound, default_reader_time
+from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
 from ebb.index.errors import InputError, UsageError
+from ebb.index.ledger import check_span
 from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy
 from ebb.index.timeline import Timeline
@@ -40,6 +41,7 @@ class Declaration:
     deletion_bound: str | None = None
     reader_time: str | None = None
     quarantine_time: str | None = None
+    log_retention: str | None = None
     landing: str | None = None
 
 
@@ -69,6 +71,7 @@ def declare(wish: Declaration) -> tuple[TableSpec, str]:
         tick=kind.duration(wish.tick),
         span=kind.duration(wish.span),
     )
+    check_span(timeline)
     bound = kind.duration(wish.deletion_bound) if wish.deletion_bound else default_bound(timeline)
     reader_time = kind.duration(wish.reader_time) if wish.reader_time else default_reader_time(timeline)
     choice = choose(
@@ -91,6 +94,9 @@ def declare(wish: Declaration) -> tuple[TableSpec, str]:
         bound=bound,
         reader_time=reader_time,
         quarantine_time=kind.duration(wish.quarantine_time) if wish.quarantine_time else bound,
+        log_retention=kind.duration(wish.log_retention)
+        if wish.log_retention
+        else default_log_retention(timeline, bound),
         landing=_landing(wish.landing),
     )
     return spec, choice.reason
@@ -159,6 +165,7 @@ def alter(
     now: datetime,
     deletion_bound: str | None = None,
     quarantine_time: str | None = None,
+    log_retention: str | None = None,
     landing: str | None = None,
     add_column: str | None = None,
     wait: float = 0.0,
@@ -178,6 +185,7 @@ def alter(
             old,
             bound=bound,
             quarantine_time=quarantine,
+            log_retention=kind.duration(log_retention) if log_retention else old.log_retention,
             landing=_landing(landing) if landing is not None else old.landing,
             columns=(*old.columns, column) if column else old.columns,
         )

@@ -21,14 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
-from ebb.index.ledger import next_slot
+from ebb.index.ledger import Change, next_slot
+from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.update import plan_load, plan_update
-from ebb.maintenance.upkeep import erase, is_sealing, oldest_expired, purge, seal
+from ebb.maintenance.upkeep import Erasure, erase, erasure_record, is_sealing, purge, seal
 from ebb.warehouse.intake.quarantine import commit_refused
 from ebb.warehouse.intake.source import InputFile
+from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
 
@@ -80,8 +83,9 @@ def update(
     yes: bool = False,
 ) -> Report:
     """Advance the clock: admit a batch, expire what is over, in one commit."""
-    with table.lock(wait=context.wait):
+    with table.lock(wait=context.wait) as lock:
         started = time.monotonic()
+        was_in_order = lock.is_in_order
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
         now = spec.timeline.kind.from_datetime(context.now) if spec.timeline.kind.has_wall_clock else None
@@ -93,7 +97,7 @@ def update(
             if not _has_records(batch):
                 raise
             slot, not_due = error.args[0], error
-        erased, warnings = _erased(snapshot, context)
+        erased, warnings = _erased(snapshot, context, lock)
         staged = _stage(snapshot, batch, context, slot=slot, own_slots=False)
         try:
             repeated = ledger.check_repeat(slot, staged.digest if staged else None, spec.timeline)
@@ -102,38 +106,39 @@ def update(
             if not_due is not None:
                 raise not_due
             ledger.check_jump(slot, catch_up=catch_up, yes=yes)
-            after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update")
+            after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update", erased=erased)
         finally:
             remove_uncommitted(snapshot, staged.folder if staged else "")
-        report.erased_files = erased
+        report.erased_files = erased.files_erased
         report.warnings = [*warnings, *report.warnings]
         if not context.dry_run:
-            _run_what_is_due(after, report, context)
+            is_done = _run_what_is_due(after, report, context, was_in_order=was_in_order)
+            lock.is_in_order = lock.is_in_order and is_done
         report.seconds = round(time.monotonic() - started, 3)
         return report
 
 
 def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context, *, at: int | None = None) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
-    with table.lock(wait=context.wait):
+    with table.lock(wait=context.wait) as lock:
         started = time.monotonic()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
         if not _has_records(batch):
             msg = f"load {spec.name} names no file with records; pass at least one"
             raise UsageError(msg)
-        _, warnings = _erased(snapshot, context)
+        erased, warnings = _erased(snapshot, context, lock)
         slot = _load_slot(snapshot, batch, context, at)
         staged = _stage(snapshot, batch, context, slot=slot, own_slots=True)
         try:
-            repeated = ledger.slot_applied(staged.digest) if staged and staged.digest else None
+            repeated = ledger.slot_applied(staged.digest, spec.timeline) if staged and staged.digest else None
             if repeated is not None:
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
                 msg = f"table {spec.name} has been loaded already, its clock is at {shown}; use ebb update {spec.name}"
                 raise InputError(msg)
-            _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load")
+            _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
         finally:
             remove_uncommitted(snapshot, staged.folder if staged else "")
         report.warnings = [*warnings, *report.warnings]
@@ -141,14 +146,14 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
         return report
 
 
-def _erased(snapshot: Snapshot, context: Context) -> tuple[int, list[str]]:
+def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, list[str]]:
     """Erase first, which may make the room that the batch needs; a file that will not go stops no update."""
     if context.dry_run:
-        return 0, []
+        return Erasure(), []
     try:
-        return erase(snapshot, now=context.now)["files_erased"], []
+        return erase(snapshot, now=context.now, lock=lock), []
     except EngineError as error:
-        return 0, [str(error)]
+        return Erasure(), [str(error)]
 
 
 def _has_records(batch: Sequence[InputFile] | DataFrame | None) -> bool:
@@ -208,7 +213,14 @@ def _stage(
 
 
 def _apply(
-    snapshot: Snapshot, staged: Staged | None, context: Context, *, slot: int, started: float, op: str
+    snapshot: Snapshot,
+    staged: Staged | None,
+    context: Context,
+    *,
+    slot: int,
+    started: float,
+    op: str,
+    erased: Erasure,
 ) -> tuple[Snapshot, Report]:
     """Plan, rewrite and commit."""
     spec, ledger = snapshot.spec, snapshot.ledger
@@ -230,7 +242,7 @@ def _apply(
         report.files_added = len(adds)
         report.bytes_written = sum(f.size_bytes for f in adds)
         report.seconds = round(time.monotonic() - started, 3)
-        return _entry(report, plan, op, slot)
+        return _entry(report, plan, op, spec.timeline) | erasure_record(erased)
 
     def quarantine() -> None:
         # Also without refused records: what an unfinished try of a later slot left must go.
@@ -242,7 +254,12 @@ def _apply(
         plan,
         context,
         clock=slot,
-        ledger=ledger.advanced(slot, staged.expirations if staged else {}, staged.digest if staged else None),
+        change=Change(
+            clock=slot,
+            arrivals=staged.expirations if staged else {},
+            digest=staged.digest if staged else None,
+            erased_version=erased.through,
+        ),
         data_change=True,
         report=said,
         prepare=quarantine,
@@ -276,13 +293,14 @@ def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int
     )
 
 
-def _entry(report: Report, plan: Plan, op: str, slot: int) -> dict[str, Any]:
+def _entry(report: Report, plan: Plan, op: str, timeline: Timeline) -> dict[str, Any]:
     """Return what the commit says about itself."""
     names = (
         "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "reasons", "expired", "live",
         "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written", "seconds",
     )  # fmt: skip
-    return {"op": op, **{n: getattr(report, n) for n in names}, "oldest_expired": oldest_expired(plan.removes, slot)}
+    since = exposed_since(plan.removes, timeline, clock=report.slot)
+    return {"op": op, **{n: getattr(report, n) for n in names}, "exposed_since": since}
 
 
 def _repeated(snapshot: Snapshot, staged: Staged | None, slot: int, started: float) -> Report:
@@ -299,19 +317,27 @@ def _repeated(snapshot: Snapshot, staged: Staged | None, slot: int, started: flo
     )
 
 
-def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context) -> None:
-    """Seal and purge.  The update is committed: what goes wrong here is a warning, and is tried again next time."""
+def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context, *, was_in_order: bool) -> bool:
+    """Seal and purge; returns whether it was done.
+
+    The update is committed: what goes wrong here is a warning, and is tried again next time.
+    """
+    groups = snapshot.spec.grid.groups
+    completes = groups.run_of(report.slot + 1) != groups.run_of(report.slot - report.ticks + 1)
 
     def work() -> None:
         after = snapshot
-        if is_sealing(after):
+        if is_sealing(after) and (completes or not was_in_order):
             context.progress("sealing")
             after, sealed = seal(after, context)
             report.sealed_cells, report.sealed_bytes = sealed["cells_touched"], sealed["bytes_written"]
             report.warnings.extend(sealed["warnings"])
-        if any(f.min_exp + after.spec.lag <= report.slot for f in after.files):
-            after, purged = purge(after, context, lag=after.spec.lag)
+        lag = after.spec.lag
+        if any(f.min_exp <= report.slot - lag for f in after.files):
+            after, purged = purge(after, context, lag=lag)
             report.purged_files = purged["files_removed"]
             report.warnings.extend(purged["warnings"])
 
-    report.warnings.extend(warned(work))
+    failures = warned(work)
+    report.warnings.extend(failures)
+    return not failures

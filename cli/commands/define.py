@@ -48,6 +48,12 @@ def create(
     quarantine_time: Annotated[
         str | None, typer.Option(metavar="D", help="How long refused records are kept; the bound unless given.")
     ] = None,
+    log_retention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D", help="How long commits stay in the log; the bound, or 1,000 ticks if that is longer."
+        ),
+    ] = None,
     landing: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
     ] = None,
@@ -64,7 +70,8 @@ def create(
     wish = Declaration(
         name=name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
         tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
-        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time, landing=landing,
+        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time,
+        log_retention=log_retention, landing=landing,
     )  # fmt: skip
     spec, reason = declare(wish)
     if (warehouse.root / name).exists():
@@ -88,6 +95,7 @@ def alter(
     name: Name,
     deletion_bound: Annotated[str | None, typer.Option(metavar="D", help="The new deletion bound.")] = None,
     quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
+    log_retention: Annotated[str | None, typer.Option(metavar="D", help="How long commits stay in the log.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in records that are there.")
@@ -100,12 +108,18 @@ def alter(
     from ebb.index.errors import UsageError
     from ebb.maintenance.inspect.status import describe
 
-    if deletion_bound is None and quarantine_time is None and landing is None and add_column is None:
-        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --landing or --add-column"
+    if (
+        deletion_bound is None
+        and quarantine_time is None
+        and log_retention is None
+        and landing is None
+        and add_column is None
+    ):
+        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --log-retention, --landing or --add-column"
         raise UsageError(msg)
     old, new = state(ctx).open().table(name).alter(
-        deletion_bound=deletion_bound, quarantine_time=quarantine_time, landing=landing,
-        add_column=add_column, wait=seconds(wait), dry_run=dry_run,
+        deletion_bound=deletion_bound, quarantine_time=quarantine_time,
+        log_retention=log_retention, landing=landing, add_column=add_column, wait=seconds(wait), dry_run=dry_run,
     )  # fmt: skip
     before, after = describe(old), describe(new)
     if json:

@@ -25,7 +25,7 @@ def history(snapshot: Snapshot, limit: int | None = None) -> list[dict[str, Any]
             "files_removed": len(entry.removed),
             "bytes_written": entry.bytes_added,
         }
-        row |= {k: v for k, v in entry.ebb.items() if k not in ("ledger", "op", "oldest_expired", *row)}
+        row |= {k: v for k, v in entry.ebb.items() if k not in ("ledger", "op", "exposed_since", *row)}
         if "slot" in row:
             row["time"] = line.show_slot(row["slot"])
         rows.append(row)

@@ -9,7 +9,7 @@ from typing import Any
 from ebb.index.grid import Shuffle
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.inspect.exposure import exposure
-from ebb.maintenance.upkeep import waiting_files
+from ebb.maintenance.upkeep import erase_plan
 from ebb.warehouse.table.snapshot import Snapshot
 from ebb.warehouse.table.spec import TableSpec
 
@@ -36,6 +36,7 @@ def describe(spec: TableSpec) -> dict[str, Any]:
         "deletion_bound": show(spec.bound),
         "reader_time": show(spec.reader_time),
         "quarantine_time": show(spec.quarantine_time),
+        "log_retention": show(spec.log_retention),
         "landing": spec.landing,
     }
 
@@ -45,7 +46,6 @@ def status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
     spec, clock, line = snapshot.spec, snapshot.ledger.clock, snapshot.spec.timeline
     due = line.clock_at(line.kind.from_datetime(now)) if line.kind.has_wall_clock else None
     shown = exposure(snapshot, now)
-    waiting, _ = waiting_files(snapshot, now)
     cells: dict[tuple[int, int], Counter[str]] = {}
     for file in snapshot.files:
         cell = cells.setdefault(file.cell, Counter())
@@ -63,7 +63,7 @@ def status(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
         "stored_records": sum(f.records for f in snapshot.files),
         "files": len(snapshot.files),
         "bytes": sum(f.size_bytes for f in snapshot.files),
-        "files_waiting_for_erase": len(waiting),
+        "files_waiting_for_erase": erase_plan(snapshot, now).files_waiting,
         "expired_files_on_disk": shown.files,
         "oldest_expired_age": _age(line.kind, shown.age) if shown.files else None,
         "deletion_bound_kept": shown.is_kept,

@@ -61,6 +61,7 @@ class TableSpec:
     bound: int  # the deletion bound, in the unit of the time columns
     reader_time: int  # how long removed files wait for readers, same unit
     quarantine_time: int  # how long quarantined records are kept, same unit
+    log_retention: int  # how long commits are kept in the log, same unit
     landing: str | None = None  # the folder `ebb run` takes batches from
 
     def __post_init__(self) -> None:
@@ -96,6 +97,7 @@ class TableSpec:
             "ebb.deletionBound": str(self.bound),
             "ebb.readerTime": str(self.reader_time),
             "ebb.quarantineTime": str(self.quarantine_time),
+            "ebb.logRetention": str(self.log_retention),
             "ebb.landing": self.landing or "",
         }
 
@@ -128,6 +130,7 @@ class TableSpec:
             bound=int(values["ebb.deletionBound"]),
             reader_time=int(values["ebb.readerTime"]),
             quarantine_time=int(values["ebb.quarantineTime"]),
+            log_retention=int(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
         )
 
