@@ -19,7 +19,7 @@ from ebb.maintenance.define import Declaration, alter, create, declare
 from ebb.maintenance.inspect.history import history
 from ebb.maintenance.inspect.status import status
 from ebb.maintenance.update import Report, load, update
-from ebb.maintenance.upkeep import erase_and_record, purge, seal
+from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
 from ebb.warehouse.intake.source import find_inputs
 from ebb.warehouse.settings import Settings, read_settings
 from ebb.warehouse.table.catalog import check_root, drop_table, find_table, list_tables
@@ -284,23 +284,22 @@ class OpenTable:
         """Return the commits, newest first."""
         return history(self.table.snapshot(), limit)
 
-    def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    def seal(self, *, wait: float = 0.0, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""
         with self.table.lock(wait=wait):
             return seal(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
-    def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    def purge(self, *, wait: float = 0.0, dry_run: bool = False) -> Upkeep:
         """Rewrite every file that holds expired records."""
         with self.table.lock(wait=wait):
             return purge(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))[1]
 
-    def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> dict[str, Any]:
+    def erase(self, *, wait: float = 0.0, dry_run: bool = False) -> Erasure:
         """Delete the files that no version within the readers' time names."""
         with self.table.lock(wait=wait) as lock:
             done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
             lock.is_in_order = lock.is_in_order or not dry_run
-        fields = ("files_erased", "bytes_erased", "files_waiting", "quarantine_files_erased")
-        return {"op": "erase", **{name: getattr(done, name) for name in fields}}
+        return done
 
 
 def _batch(batch: Any) -> Any:

@@ -28,7 +28,7 @@ from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.update import plan_load, plan_update
-from ebb.maintenance.upkeep import Erasure, erase, erasure_record, is_sealing, purge, seal
+from ebb.maintenance.upkeep import Erasure, erase, is_sealing, purge, seal
 from ebb.warehouse.intake.quarantine import commit_refused
 from ebb.warehouse.intake.source import InputFile
 from ebb.warehouse.store.lock import Lock
@@ -242,7 +242,7 @@ def _apply(
         report.files_added = len(adds)
         report.bytes_written = sum(f.size_bytes for f in adds)
         report.seconds = round(time.monotonic() - started, 3)
-        return _entry(report, plan, op, spec.timeline) | erasure_record(erased)
+        return _entry(report, plan, op, spec.timeline) | dict(erased.entry())
 
     def quarantine() -> None:
         # Also without refused records: what an unfinished try of a later slot left must go.
@@ -258,7 +258,7 @@ def _apply(
             clock=slot,
             arrivals=staged.expirations if staged else {},
             digest=staged.digest if staged else None,
-            erased_version=erased.through,
+            erased_version=erased.erased_version,
         ),
         data_change=True,
         report=said,
@@ -330,13 +330,13 @@ def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context, *, wa
         if is_sealing(after) and (completes or not was_in_order):
             context.progress("sealing")
             after, sealed = seal(after, context)
-            report.sealed_cells, report.sealed_bytes = sealed["cells_touched"], sealed["bytes_written"]
-            report.warnings.extend(sealed["warnings"])
+            report.sealed_cells, report.sealed_bytes = sealed.cells_touched, sealed.bytes_written
+            report.warnings.extend(sealed.warnings)
         lag = after.spec.lag
         if any(f.min_exp <= report.slot - lag for f in after.files):
             after, purged = purge(after, context, lag=lag)
-            report.purged_files = purged["files_removed"]
-            report.warnings.extend(purged["warnings"])
+            report.purged_files = purged.files_removed
+            report.warnings.extend(purged.warnings)
 
     failures = warned(work)
     report.warnings.extend(failures)

@@ -7,8 +7,8 @@ on request.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -37,10 +37,10 @@ from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = [
     "Erasure",
+    "Upkeep",
     "erase",
     "erase_and_record",
     "erase_plan",
-    "erasure_record",
     "is_sealing",
     "purge",
     "rewrite_and_commit",
@@ -48,28 +48,74 @@ __all__ = [
 ]
 
 
-def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, dict[str, Any]]:
-    """Carry out a plan that changes no answer as one commit; returns the table after it, and its report."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What a seal or a purge did, or would do."""
+
+    op: str
+    slot: int
+    cells_touched: int
+    files_removed: int
+    files_added: int
+    bytes_written: int = 0
+    exposed_since: int | None = None  # since when the oldest expired record in the removed files has been due to go
+    seconds: float = 0.0
+    version: int
+    warnings: tuple[str, ...] = ()
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return what the commit says about itself."""
+        names = (
+            "op", "slot", "cells_touched", "files_removed", "files_added", "bytes_written", "exposed_since", "seconds",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What was deleted from disk, or would be.  A commit records it."""
+
+    op: str = "erase"
+    files_erased: int = 0
+    bytes_erased: int = 0
+    files_waiting: int = 0  # removed from the table, and within the grace period of readers
+    quarantine_files_erased: int = 0
+    erased_version: int | None = None  # the last commit whose removed files are gone
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return what the commit after it says about it: nothing if nothing that a commit removed was erased."""
+        if self.erased_version is None:
+            return {}
+        return {
+            "erased_version": self.erased_version,
+            "erased_files": self.files_erased,
+            "erased_bytes": self.bytes_erased,
+        }
+
+
+def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
+    """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done."""
     started = time.monotonic()
     clock = snapshot.ledger.clock or 0
-    said: dict[str, Any] = {
-        "op": op,
-        "slot": clock,
-        "cells_touched": len(plan.cells_touched),
-        "files_removed": len(plan.removes),
-        "files_added": len(plan.rewrites),
-        "bytes_written": 0,
-        "exposed_since": exposed_since(plan.removes, snapshot.spec.timeline, clock=clock),
-        "seconds": 0.0,
-    }
+    planned = Upkeep(
+        op=op,
+        slot=clock,
+        cells_touched=len(plan.cells_touched),
+        files_removed=len(plan.removes),
+        files_added=len(plan.rewrites),
+        exposed_since=exposed_since(plan.removes, snapshot.spec.timeline, clock=clock),
+        version=snapshot.version,
+    )
     if plan.is_empty or context.dry_run:
-        return snapshot, said | {"version": snapshot.version, "warnings": []}
+        return snapshot, planned
 
-    def report(adds: Sequence[CellFile]) -> dict[str, Any]:
-        said["files_added"] = len(adds)
-        said["bytes_written"] = sum(f.size_bytes for f in adds)
-        said["seconds"] = round(time.monotonic() - started, 3)
-        return said
+    def written(adds: Sequence[CellFile]) -> Upkeep:
+        return replace(
+            planned,
+            files_added=len(adds),
+            bytes_written=sum(f.size_bytes for f in adds),
+            seconds=round(time.monotonic() - started, 3),
+        )
 
     done = carry_out(
         snapshot,
@@ -78,19 +124,19 @@ def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: 
         clock=clock,
         change=Change(clock=snapshot.ledger.clock),
         data_change=False,
-        report=report,
+        report=lambda adds: written(adds).entry(),
     )
-    return done.snapshot, said | {"version": done.snapshot.version, "warnings": list(done.warnings)}
+    return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
 
-def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, dict[str, Any]]:
+def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, Upkeep]:
     """Merge the runs of completed groups."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_seal(snapshot.spec.grid, clock=clock, live=snapshot.files)
     return rewrite_and_commit(snapshot, plan, context, op="seal")
 
 
-def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, dict[str, Any]]:
+def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, Upkeep]:
     """Rewrite the files that hold records expired for at least ``lag`` ticks, without any expired record."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_purge(clock=clock, live=snapshot.files, lag=lag)
@@ -108,17 +154,6 @@ def erase_plan(snapshot: Snapshot, now: datetime) -> ErasePlan:
     return plan_erase(
         snapshot.removals(), spec.timeline, grace_period=spec.reader_time, clock=snapshot.ledger.clock, now=now
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Erasure:
-    """What was erased; a commit records it."""
-
-    through: int | None = None  # the last commit whose removed files are gone
-    files_erased: int = 0
-    bytes_erased: int = 0
-    files_waiting: int = 0
-    quarantine_files_erased: int = 0
 
 
 def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_run: bool = False) -> Erasure:
@@ -151,7 +186,7 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
         through = snapshot.ledger.clock - max(0, snapshot.spec.quarantine_time // line.tick - 1)
         refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
     return Erasure(
-        through=plan.through,
+        erased_version=plan.through,
         files_erased=len(plan.paths) + sum(is_data_file(path) for path in strays),
         bytes_erased=size_bytes,
         files_waiting=plan.files_waiting,
@@ -185,18 +220,11 @@ def _sweep(snapshot: Snapshot, strays: Sequence[str]) -> None:
 def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
     """Erase what may go and what was left behind, and record it in a commit of its own."""
     done = erase(snapshot, now=context.now, dry_run=context.dry_run)
-    if done.through is not None and not context.dry_run:
-        change = Change(clock=snapshot.ledger.clock, erased_version=done.through)
-        report = {"op": "erase", "slot": snapshot.ledger.clock, **erasure_record(done)}
+    if done.erased_version is not None and not context.dry_run:
+        change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)
+        report = {"op": "erase", "slot": snapshot.ledger.clock, **done.entry()}
         after = snapshot.commit(
             adds=(), removes=(), change=change, report=report, data_change=False, now_ms=context.now_ms()
         )
         follow_up(after, context.wall())
     return done
-
-
-def erasure_record(done: Erasure) -> dict[str, int]:
-    """Return what a commit says about files that were erased before it."""
-    if done.through is None:
-        return {}
-    return {"erased_version": done.through, "erased_files": done.files_erased, "erased_bytes": done.bytes_erased}

@@ -685,9 +685,9 @@ def test_quarantined_records_go_when_their_time_is_over(warehouse: Warehouse, tm
     table.erase()
     assert left() == [5, 6]
     table.update(at=7)
-    assert table.erase(dry_run=True)["quarantine_files_erased"] == 0
+    assert table.erase(dry_run=True).quarantine_files_erased == 0
     assert left() == [5, 6]
-    assert table.erase()["quarantine_files_erased"] == 1
+    assert table.erase().quarantine_files_erased == 1
     assert left() == [6] == [r.slot for r in read_refused(table.table)]
     table.update(at=8)
     table.update(at=9)

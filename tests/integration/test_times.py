@@ -143,7 +143,7 @@ def test_a_wall_clock_set_back_neither_revives_nor_hides_nor_updates(tmp_path: P
             with pytest.raises(NotDueError):
                 earlier.update(batch, catch_up=True, yes=True)
         assert earlier.update(files[2]).already_applied
-        assert earlier.erase()["files_erased"] == 0
+        assert earlier.erase().files_erased == 0
         assert (version_of(earlier), scanned(earlier), data_files(earlier)) == before
         assert earlier.status()["ticks_behind"] == 0
 
