@@ -26,7 +26,7 @@ def history(snapshot: Snapshot, limit: int | None = None) -> list[dict[str, Any]
             "bytes_written": entry.bytes_added,
         }
         row |= {k: v for k, v in entry.ebb.items() if k not in ("ledger", "op", "exposed_since", *row)}
-        if "slot" in row:
+        if row.get("slot") is not None:
             row["time"] = line.show_slot(row["slot"])
         rows.append(row)
     return rows
