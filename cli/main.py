@@ -65,8 +65,8 @@ def options(
     ] = False,
 ) -> None:
     """Set what all commands share."""
-    del version
-    ctx.obj = State(warehouse=warehouse, debug=debug)
+    del version, debug  # the first is answered by its callback, the second is for main, which tells errors
+    ctx.obj = State(warehouse=warehouse)
 
 
 def main(arguments: list[str] | None = None) -> int:

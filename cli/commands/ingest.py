@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebb.cli.interrupts import guarded, terminable
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, seconds, state
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def load(
     """Bring in the first records, in bulk, and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        report = table.load(files or [], at=at, wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+        report = table.load(files or [], at=at, wait=wait, dry_run=dry_run, progress=render.progress)
     _show(name, report, json=json)
 
 
@@ -53,7 +52,7 @@ def update(
             at=at,
             catch_up=catch_up,
             yes=yes,
-            wait=seconds(wait),
+            wait=wait,
             dry_run=dry_run,
             progress=render.progress,
         )
@@ -104,25 +103,21 @@ def run(
 ) -> None:  # fmt: skip
     """Apply what has arrived in the landing folders, tick by tick, in order."""
     from ebb.index.errors import UsageError
-    from ebb.index.timeline import TimeKind
     from ebb.maintenance.landing.run import run_all
-    from ebb.warehouse.table.catalog import find_table, list_tables
+    from ebb.maintenance.values import read_moment
 
     warehouse = state(ctx).open(master, conf)
-    fixed = None
-    if at is not None:
-        micros = TimeKind.TIMESTAMP.time(at)
-        fixed = datetime.fromtimestamp(micros / 1_000_000, tz=timezone.utc)
+    fixed = None if at is None else read_moment(at)
     failed = False
     told: set[str] = set()  # without --once, an error that stays is told once
     with terminable():
         while True:
-            tables = [find_table(warehouse.root, n) for n in table] if table else list_tables(warehouse.root)
-            landing = [t for t in tables if t.snapshot().spec.landing]
+            tables = [warehouse.table(n) for n in table] if table else warehouse.tables()
+            landing = [t.table for t in tables if t.table.snapshot().spec.landing]
             if (once or dry_run) and not landing:
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
-            context = warehouse.context(wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+            context = warehouse.context(wait=wait, dry_run=dry_run, progress=render.progress)
             outcomes: list[Outcome] = []
             for outcome in run_all(landing, context, until=fixed, yes=yes):
                 outcomes.append(outcome)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ebb.cli.interrupts import guarded
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, seconds, state
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def seal(
     """Merge the files of each completed group into one sorted run per cell."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        done = table.seal(wait=seconds(wait), dry_run=dry_run)
+        done = table.seal(wait=wait, dry_run=dry_run)
     _show(name, done, _rewritten(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)
 
 
@@ -66,7 +66,7 @@ def purge(
     """Rewrite every file that holds expired records, without them."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        done = table.purge(wait=seconds(wait), dry_run=dry_run)
+        done = table.purge(wait=wait, dry_run=dry_run)
     _show(name, done, _rewritten(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)
 
 
@@ -74,5 +74,5 @@ def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = F
     """Delete from disk the files that no version within the grace period of readers names."""
     table = state(ctx).open().table(name)
     with guarded(table):
-        done = table.erase(wait=seconds(wait), dry_run=dry_run)
+        done = table.erase(wait=wait, dry_run=dry_run)
     _show(name, done, _erased(done, dry_run=dry_run), json=json, dry_run=dry_run)

@@ -124,7 +124,7 @@ def test_no_fault_around_a_commit_loses_or_leaves_a_file(
 
 def _has_batch(table: OpenTable) -> bool:
     """Whether the batch of the test was applied."""
-    return any(row.get("received") and row["slot"] == FILLED + 1 for row in table.history())
+    return any(commit.received and commit.slot == FILLED + 1 for commit in table.history())
 
 
 def _events(op: str, strategy: str, root: Path, filled: Path) -> list[str]:

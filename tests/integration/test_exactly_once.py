@@ -284,8 +284,8 @@ def test_catching_up_is_one_commit_within_the_bound_of_its_cohorts(
 
     grid = before.spec.grid
     cohorts = len(grid.cohorts_expiring(10, 13))
-    updates = [row for row in table.history() if row["op"] == "update"]
-    assert [row["version"] for row in updates] == [before.version + 1] == [report.version]
+    updates = [commit for commit in table.history() if commit.op == "update"]
+    assert [commit.version for commit in updates] == [before.version + 1] == [report.version]
     assert report.ticks == 3
     assert report.expired == sum(11 + i % 4 <= 13 for i in range(24))
     assert report.cells_bound == grid.cohorts.count + cohorts * grid.groups.count - cohorts

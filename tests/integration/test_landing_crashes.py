@@ -56,4 +56,4 @@ def test_a_run_killed_after_any_move_is_finished_exactly_once(
     left = sorted(path.name for path in landing.rglob("*") if path.is_file())
     assert left == ["1-a.csv", "1-b.csv", "2-a.csv", "2-b.csv"]
     assert {path.parts[len(landing.parts)] for path in landing.rglob("*.csv")} == {"_applied"}
-    assert sum(row.get("admitted", 0) for row in table.history()) == 4
+    assert sum(commit.admitted or 0 for commit in table.history()) == 4

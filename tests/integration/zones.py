@@ -98,7 +98,9 @@ def story(folder: Path, spark: Any) -> dict[str, Any]:
         "days": _days(folder, warehouse),
         "sql": _asked(warehouse, spark),
         "status": [
-            warehouse.table(name).status()[key] for name in ("hours", "days") for key in ("clock_time", "next_due")
+            moment
+            for table in (warehouse.table("hours").status(), warehouse.table("days").status())
+            for moment in (table.clock_time, table.next_due)
         ],
     }
 
