@@ -28,7 +28,7 @@ COMMANDS = {"empty tick": 0.5, "update of a small batch": 10}  # from the shell,
 WHY = {
     f"{RETIRE}, mean": "Every sixth update also seals a group: it merges six batches and takes about three times as long"
     " as the others, which take as long as an append.",
-    f"{RETIRE}, median": "A batch of 139 MB is sorted into cells, an append writes it as it comes.",
+    f"{RETIRE}, median": "A batch is sorted into cells; an append writes it as it comes.",
     "Spark scan": "Spark reads the Delta log and opens about forty files where the folder has a few; that is 0.2 to 0.3 s"
     " whatever the size of the table.",
 }
