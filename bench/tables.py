@@ -12,6 +12,7 @@ __all__ = ["Bar", "markdown", "measured_on", "verdicts"]
 _MACHINE = ("kind", "date", "commit", "python", "cores", "memory_gb")  # the others are packages
 _COMPARISONS = {"≤": operator.le, "≥": operator.ge, "<": operator.lt}
 _REACHED = "reached"
+_ONE_PERCENT = 1.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Bar:
         """Say whether it was reached."""
         if _COMPARISONS[self.sign](self.value, self.bar):
             return _REACHED
-        return f"missed by {max(self.value / self.bar, self.bar / self.value):.2f}×"
+        missed = max(self.value / self.bar, self.bar / self.value)
+        return f"missed by {missed:.2f}×" if missed >= _ONE_PERCENT else "missed by less than 1 %"
 
 
 def markdown(header: list[str], lines: list[list[str]]) -> list[str]:

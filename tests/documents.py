@@ -128,7 +128,7 @@ def _run_step(page: Path, step: Step, capture: pytest.CaptureFixture[str]) -> in
             ).stdout
         printed = out + err
     if step.shown:
-        assert _pattern(step.shown).fullmatch(_masked(printed)), f"{where}\n{printed}"
+        assert matches(step.shown, printed), f"{where}\n{printed}"
     return 1
 
 
@@ -138,10 +138,10 @@ def _masked(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def _pattern(shown: list[str]) -> re.Pattern[str]:
-    """Return what printed text must match: lines with ``…`` for anything in them, and alone for any lines."""
-    lines = []
+def matches(shown: list[str], printed: str) -> bool:
+    """Whether a command printed what is shown: ``…`` in a line stands for anything in it, alone for any lines."""
+    pattern = ""
     for line in _masked("\n".join(shown)).splitlines():
         inner = ".*".join(re.escape(part) for part in line.split("…"))
-        lines.append(r"(?:.*\n)*?" if line == "…" else rf"{inner}\n")
-    return re.compile("".join(lines))
+        pattern += r"(?:.*\n)*?" if line == "…" else rf"{inner}\n"
+    return re.fullmatch(pattern, _masked(printed)) is not None
