@@ -3,7 +3,7 @@
 Everything that decides is elsewhere and pure (the ledger and the plans); here it is done, in this order:
 
 1. take the writer's lock, pin the newest version, erase what killed runs and removed versions left;
-2. stage the batch as files in a folder of its own (Spark), without touching the table;
+2. stage the batch as files in a folder of its own (by Spark, or by Arrow in this process), without touching the table;
 3. ask the ledger whether this batch was applied before and whether the clock may go there;
 4. plan over the live files and the staged ones, and rewrite what the plan says;
 5. record refused records, then commit files, clock, digest and counts in one entry;
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
+from ebb.index.errors import EngineError, InputError, NotDueError, UnreadableInputError, UsageError
 from ebb.index.ledger import Change, next_slot
 from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
@@ -29,16 +29,14 @@ from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.update import plan_load, plan_update
 from ebb.maintenance.upkeep import Erasure, erase, is_sealing, purge, seal
+from ebb.warehouse.intake.batch import Batch, Source, is_nothing, open_batch
 from ebb.warehouse.intake.quarantine import commit_refused
-from ebb.warehouse.intake.source import InputFile
+from ebb.warehouse.intake.staged import Staged, Survey
 from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
-from ebb.warehouse.table.spec import TableSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from ebb.warehouse.intake.stage import Staged
+    from pyspark.sql import SparkSession
 
 __all__ = ["Report", "load", "update"]
 
@@ -75,7 +73,7 @@ class Report:
 
 def update(
     table: Table,
-    batch: Sequence[InputFile] | DataFrame | None,
+    batch: Batch,
     context: Context,
     *,
     at: int | None = None,
@@ -94,13 +92,15 @@ def update(
             slot = next_slot(ledger, spec.timeline, at=at, now=now, catch_up=catch_up)
         except NotDueError as error:
             # A repeated batch is answered with what happened to it, not with the time of the next tick.
-            if not _has_records(batch):
+            if is_nothing(batch):
                 raise
             slot, not_due = error.args[0], error
         erased, warnings = _erased(snapshot, context, lock)
-        staged = _stage(snapshot, batch, context, slot=slot, own_slots=False)
+        staged = Staged()
+        if not is_nothing(batch):
+            staged = _stage(snapshot, _open(snapshot, batch, context), context, slot=slot, own_slots=False)
         try:
-            repeated = ledger.check_repeat(slot, staged.digest if staged else None, spec.timeline)
+            repeated = ledger.check_repeat(slot, staged.digest, spec.timeline)
             if repeated is not None:
                 return _repeated(snapshot, staged, repeated, started)
             if not_due is not None:
@@ -108,7 +108,7 @@ def update(
             ledger.check_jump(slot, catch_up=catch_up, yes=yes)
             after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update", erased=erased)
         finally:
-            remove_uncommitted(snapshot, staged.folder if staged else "")
+            remove_uncommitted(snapshot, staged.folder)
         report.erased_files = erased.files_erased
         report.warnings = [*warnings, *report.warnings]
         if not context.dry_run:
@@ -118,20 +118,22 @@ def update(
         return report
 
 
-def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context, *, at: int | None = None) -> Report:
+def load(table: Table, batch: Batch, context: Context, *, at: int | None = None) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
     with table.lock(wait=context.wait) as lock:
         started = time.monotonic()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
-        if not _has_records(batch):
+        if is_nothing(batch):
             msg = f"load {spec.name} names no file with records; pass at least one"
             raise UsageError(msg)
         erased, warnings = _erased(snapshot, context, lock)
-        slot = _load_slot(snapshot, batch, context, at)
-        staged = _stage(snapshot, batch, context, slot=slot, own_slots=True)
+        source = _open(snapshot, batch, context)
+        slot, survey = _load_slot(snapshot, source, context, at)
+        staged = _stage(snapshot, source, context, slot=slot, own_slots=True)
         try:
-            repeated = ledger.slot_applied(staged.digest, spec.timeline) if staged and staged.digest else None
+            _check_read_again(staged, survey)
+            repeated = ledger.slot_applied(staged.digest, spec.timeline) if staged.digest else None
             if repeated is not None:
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
@@ -140,7 +142,7 @@ def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context,
                 raise InputError(msg)
             _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
         finally:
-            remove_uncommitted(snapshot, staged.folder if staged else "")
+            remove_uncommitted(snapshot, staged.folder)
         report.warnings = [*warnings, *report.warnings]
         report.seconds = round(time.monotonic() - started, 3)
         return report
@@ -156,65 +158,44 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
         return Erasure(), [str(error)]
 
 
-def _has_records(batch: Sequence[InputFile] | DataFrame | None) -> bool:
-    return batch is not None and (not isinstance(batch, Sequence) or len(batch) > 0)
+def _open(snapshot: Snapshot, batch: Batch, context: Context) -> Source:
+    def spark() -> SparkSession:
+        context.progress("starting Spark")
+        return context.spark()
+
+    return open_batch(batch, snapshot.spec, spark=spark, sizes=context.intake)
 
 
-def _load_slot(snapshot: Snapshot, batch: Sequence[InputFile] | DataFrame, context: Context, at: int | None) -> int:
+def _load_slot(snapshot: Snapshot, source: Source, context: Context, at: int | None) -> tuple[int, Survey | None]:
+    """Return where a load sets the clock, and what was read of the batch to know that."""
     line = snapshot.spec.timeline
     if at is not None:
-        return line.clock_at(at)
+        return line.clock_at(at), None
     if line.kind.has_wall_clock:
-        return line.clock_at(line.kind.from_datetime(context.now))
-    from ebb.warehouse.intake.readers import last_slot
-
-    slot = last_slot(_frame(snapshot.spec, batch, context), snapshot.spec)
-    if slot is None:
+        return line.clock_at(line.kind.from_datetime(context.now)), None
+    survey = source.survey()
+    if survey.last_slot is None:
         msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by; pass --at"
         raise UsageError(msg)
-    return slot
+    return survey.last_slot, survey
 
 
-def _frame(spec: TableSpec, batch: Sequence[InputFile] | DataFrame, context: Context) -> DataFrame:
-    from ebb.warehouse.intake.readers import check_frame, read_files
-
-    if isinstance(batch, Sequence):
-        from ebb.warehouse.intake.source import check_inputs
-
-        check_inputs(batch, spec.columns)
-        context.progress("starting Spark")
-        return read_files(context.spark(), spec, batch)
-    check_frame(batch, spec)
-    return batch
+def _check_read_again(staged: Staged, survey: Survey | None) -> None:
+    if survey is not None and survey.records != staged.received:
+        reason = f"{survey.records} records were read to set the clock by, and then {staged.received}"
+        raise UnreadableInputError("the batch", reason, "pass --at if it can be read only once")
 
 
-def _stage(
-    snapshot: Snapshot,
-    batch: Sequence[InputFile] | DataFrame | None,
-    context: Context,
-    *,
-    slot: int,
-    own_slots: bool,
-) -> Staged | None:
-    if batch is None or not _has_records(batch):
-        return None
-    from ebb.warehouse.intake.stage import stage
+def _stage(snapshot: Snapshot, source: Source, context: Context, *, slot: int, own_slots: bool) -> Staged:
+    from ebb.warehouse.intake.task import Task
 
-    frame = _frame(snapshot.spec, batch, context)
     context.progress("reading and sorting the batch")
-    return stage(
-        frame,
-        snapshot.spec,
-        table=str(snapshot.table.folder),
-        slot=slot,
-        own_slots=own_slots,
-        size_bytes=sum(f.size_bytes for f in batch) if isinstance(batch, Sequence) else None,
-    )
+    return source.stage(Task.of(snapshot.spec, str(snapshot.table.folder), slot=slot, own_slots=own_slots))
 
 
 def _apply(
     snapshot: Snapshot,
-    staged: Staged | None,
+    staged: Staged,
     context: Context,
     *,
     slot: int,
@@ -225,12 +206,11 @@ def _apply(
     """Plan, rewrite and commit."""
     spec, ledger = snapshot.spec, snapshot.ledger
     clock = slot - 1 if ledger.clock is None else ledger.clock
-    arriving: Sequence[CellFile] = staged.files if staged else ()
     if op == "load":
-        plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=arriving)
+        plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=staged.files)
     else:
         plan = plan_update(
-            spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=arriving, lag=spec.lag
+            spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=staged.files, lag=spec.lag
         )
     report = _report(snapshot, staged, plan, clock=clock, slot=slot, op=op)
     report.dry_run = context.dry_run
@@ -246,8 +226,7 @@ def _apply(
 
     def quarantine() -> None:
         # Also without refused records: what an unfinished try of a later slot left must go.
-        refused = staged.quarantine_files if staged else ()
-        commit_refused(snapshot.table, refused, slot=slot, clock=ledger.clock, now_ms=context.now_ms())
+        commit_refused(snapshot.table, staged.quarantine_files, slot=slot, clock=ledger.clock, now_ms=context.now_ms())
 
     done = carry_out(
         snapshot,
@@ -256,8 +235,8 @@ def _apply(
         clock=slot,
         change=Change(
             clock=slot,
-            arrivals=staged.expirations if staged else {},
-            digest=staged.digest if staged else None,
+            arrivals=staged.expirations,
+            digest=staged.digest,
             erased_version=erased.erased_version,
         ),
         data_change=True,
@@ -269,7 +248,7 @@ def _apply(
     return done.snapshot, report
 
 
-def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
+def _report(snapshot: Snapshot, staged: Staged, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
     spec, ledger = snapshot.spec, snapshot.ledger
     expired = ledger.expired_by(slot)
     cells = spec.grid.groups.count * spec.grid.cohorts.count
@@ -278,13 +257,13 @@ def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int
         time=spec.timeline.show_slot(slot),
         ticks=slot - clock,
         version=snapshot.version,
-        received=staged.received if staged else 0,
-        admitted=staged.admitted if staged else 0,
-        expired_on_arrival=staged.expired_on_arrival if staged else 0,
-        quarantined=staged.quarantined if staged else 0,
-        reasons=dict(sorted(staged.reasons.items())) if staged else {},
+        received=staged.received,
+        admitted=staged.admitted,
+        expired_on_arrival=staged.expired_on_arrival,
+        quarantined=staged.quarantined,
+        reasons=dict(sorted(staged.reasons.items())),
         expired=expired,
-        live=ledger.live_records - expired + (staged.admitted if staged else 0),
+        live=ledger.live_records - expired + staged.admitted,
         cells_touched=len(plan.cells_touched),
         cells_bound=cells if op == "load" else spec.grid.cells_bound(clock, slot),
         files_added=len(plan.adds) + len(plan.rewrites),
@@ -303,14 +282,14 @@ def _entry(report: Report, plan: Plan, op: str, timeline: Timeline) -> dict[str,
     return {"op": op, **{n: getattr(report, n) for n in names}, "exposed_since": since}
 
 
-def _repeated(snapshot: Snapshot, staged: Staged | None, slot: int, started: float) -> Report:
+def _repeated(snapshot: Snapshot, staged: Staged, slot: int, started: float) -> Report:
     """Return the report for a batch that was applied before: nothing changes."""
     return Report(
         slot=slot,
         time=snapshot.spec.timeline.show_slot(slot),
         ticks=0,
         version=snapshot.version,
-        received=staged.received if staged else 0,
+        received=staged.received,
         live=snapshot.ledger.live_records,
         already_applied=True,
         seconds=round(time.monotonic() - started, 3),

@@ -23,6 +23,7 @@ from ebb.maintenance.landing.folder import (
 )
 from ebb.maintenance.landing.steps import Step, steps
 from ebb.maintenance.update import Report, update
+from ebb.warehouse.intake.batch import Files
 from ebb.warehouse.intake.source import check_inputs, find_inputs
 from ebb.warehouse.table.snapshot import Table
 from ebb.warehouse.table.spec import TableSpec
@@ -115,7 +116,8 @@ def _apply(
         return None
     outcome = Outcome(table=table.name, slot=slot, files=len(files))
     try:
-        report = update(table, files, context, at=spec.timeline.end_of(slot), catch_up=True, yes=yes)
+        batch = Files(tuple(files), context.engine)
+        report = update(table, batch, context, at=spec.timeline.end_of(slot), catch_up=True, yes=yes)
     except AppliedSlotError:
         # The clock went past the tick while its batch waited: the files are late and join the next one.
         if taken is not None:
