@@ -118,9 +118,8 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
         step = "check the permissions of its folder; the next update tries again"
         raise EngineError(f"files of table {snapshot.table.name} cannot be erased", error, step) from error
     refused = 0
-    line = snapshot.spec.timeline
     if snapshot.ledger.clock is not None and not dry_run:
-        through = snapshot.ledger.clock - max(0, snapshot.spec.quarantine_time // line.tick - 1)
+        through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
         refused = expire_refused(snapshot.table, through=through, now_ms=int(now.timestamp() * 1000))
     return {
         "op": "erase",

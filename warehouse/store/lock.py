@@ -38,10 +38,9 @@ def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
             if not _is_at(handle, file):  # what was locked has been dropped, and perhaps made anew
                 os.close(handle)
                 handle = _open(file, what)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, _card(), 0)
+        _write(handle, _card())
         yield
-        os.ftruncate(handle, 0)
+        _write(handle, b"")
     finally:
         with contextlib.suppress(OSError):
             os.close(handle)
@@ -52,7 +51,9 @@ def _open(file: Path, what: str) -> int:
         file.parent.mkdir(mode=0o700, exist_ok=True)
         return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise EngineError(f"{what} cannot be locked", error, "check the permissions of its folder") from error
+        raise EngineError(
+            f"{what} cannot be locked", error, "check the permissions and the space of its folder"
+        ) from error
 
 
 def _take(handle: int, file: Path) -> bool:
@@ -69,6 +70,13 @@ def _is_at(handle: int, file: Path) -> bool:
         return os.path.samestat(os.fstat(handle), os.stat(file))
     except FileNotFoundError:
         return False
+
+
+def _write(handle: int, card: bytes) -> None:
+    """Name the holder; a full disk does not keep anybody from working."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, card, 0)
 
 
 def _card() -> bytes:
