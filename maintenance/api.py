@@ -7,7 +7,8 @@ else comes back as frozen dataclasses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ebb.maintenance.landing.run import Outcome
+    from ebb.maintenance.schedule import Round
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.finder import Finder
     from ebb.warehouse.read.latest import LatestWindow
@@ -136,6 +139,26 @@ class Warehouse:
 
         tables = {table.name: table for table in self.tables()}
         return DuckSession(list(tables), lambda name: window_of(name) or tables[name].at_latest())
+
+    def run(
+        self,
+        *tables: str,
+        until: datetime | None = None,
+        once: bool = True,
+        yes: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Outcome | Round]:
+        """Apply what has arrived in the landing folders of some tables, or of all: ``once``, or for ever.
+
+        Yields outcomes as they come, and a round whenever all tables were looked at.
+        """
+        from ebb.maintenance.schedule import run
+
+        context = self.context(wait=wait, dry_run=dry_run, progress=progress)
+        return run(self.root, context, tables=tables, until=until, yes=yes, once=once or dry_run, sleep=sleep)
 
     def register(self, spark: SparkSession) -> None:
         """Make every table a view of its live window in a Spark session that has Delta's jars."""

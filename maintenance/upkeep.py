@@ -181,9 +181,8 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     if lock is not None and not dry_run:
         lock.is_in_order = True
     refused = 0
-    line = snapshot.spec.timeline
     if snapshot.ledger.clock is not None and not dry_run:
-        through = snapshot.ledger.clock - max(0, snapshot.spec.quarantine_time // line.tick - 1)
+        through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
         refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
     return Erasure(
         erased_version=plan.through,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -42,7 +41,6 @@ Engine = Annotated[
         show_default="spark",
     ),
 ]
-_POLL_SECONDS = 1.0
 
 
 def load(
@@ -128,38 +126,37 @@ def run(
 ) -> None:  # fmt: skip
     """Apply what has arrived in the landing folders, tick by tick, in order."""
     from ebb.index.errors import UsageError
-    from ebb.maintenance.landing.run import run_all
+    from ebb.maintenance.schedule import Round
     from ebb.maintenance.values import read_moment
 
     warehouse = state(ctx).open(master, conf)
-    fixed = None if at is None else read_moment(at)
+    until = None if at is None else read_moment(at)
+    once = once or dry_run
     failed = False
-    told: set[str] = set()  # without --once, an error that stays is told once
     with terminable():
-        while True:
-            tables = [warehouse.table(n) for n in table] if table else warehouse.tables()
-            landing = [t.table for t in tables if t.table.snapshot().spec.landing]
-            if (once or dry_run) and not landing:
+        for event in warehouse.run(
+            *(table or ()),
+            until=until,
+            once=once,
+            yes=yes,
+            wait=wait,
+            dry_run=dry_run,
+            progress=render.progress,
+        ):
+            if not isinstance(event, Round):
+                if not json:
+                    render.clear_progress()
+                    _show_outcome(event)
+                continue
+            failed = event.failed
+            if once and not event.tables and not failed:
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
-            context = warehouse.context(wait=wait, dry_run=dry_run, progress=render.progress)
-            outcomes: list[Outcome] = []
-            for outcome in run_all(landing, context, until=fixed, yes=yes):
-                outcomes.append(outcome)
-                failed = failed or outcome.error is not None
-                if not json and str(outcome.error) not in told:
-                    render.clear_progress()
-                    _show_outcome(outcome)
-                if outcome.error:
-                    told.add(outcome.error)
-            if json and (once or outcomes):
-                render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
-            elif (once or dry_run) and not outcomes:
+            if json and (once or event.is_news):
+                render.json_object({"outcomes": [asdict(o) for o in event.outcomes], "failed": failed})
+            elif once and not json and not event.outcomes:
                 render.lines(["nothing to do: no files have arrived and no tick is due"])
-            if once or dry_run:
-                break
             sys.stdout.flush()
-            time.sleep(_POLL_SECONDS)
     if failed:
         raise typer.Exit(1)
 
@@ -173,7 +170,8 @@ def _show_outcome(outcome: Outcome) -> None:
         return
     if report is None:
         kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
-        render.error(f"{outcome.table}, slot {outcome.slot}: {outcome.error}{kept}")
+        slot = "" if outcome.slot is None else f", slot {outcome.slot}"
+        render.error(f"{outcome.table}{slot}: {outcome.error}{kept}")
         return
     if report.already_applied:
         render.lines(report_lines(outcome.table, report))

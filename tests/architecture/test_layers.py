@@ -40,6 +40,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("upkeep",),
         ("update", "inspect"),
         ("landing",),
+        ("schedule",),
         ("api",),
     ),
     "cli": (("output",), ("options",), ("interrupts",), ("commands",), ("main",)),

@@ -10,7 +10,7 @@ import contextlib
 import mmap
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,14 +19,15 @@ from ebb.warehouse.store.paths import doomed_folder, side_file
 
 __all__ = [
     "absolute",
+    "append_line",
     "create",
     "files_below",
     "fill",
     "folders_in",
+    "free_place",
     "identity",
     "make_folder",
     "mapped",
-    "move",
     "names_in",
     "opened_file",
     "patch",
@@ -106,10 +107,17 @@ def rename(old: str | Path, new: str | Path) -> None:
     os.rename(old, new)
 
 
-def move(old: Path, new: Path) -> None:
-    """Give a file another name that nobody has: FileExistsError if somebody does."""
-    os.link(old, new, follow_symlinks=False)
-    os.unlink(old)
+def free_place(folder: Path, names: Iterable[str]) -> Path:
+    """Return the first place in a folder that nothing has.  It stays free while the caller alone puts things there."""
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a text; a line before it that was cut off stays alone."""
+    with path.open("ab+") as text:
+        end = text.seek(0, os.SEEK_END)
+        is_cut = bool(end) and os.pread(text.fileno(), 1, end - 1) != b"\n"
+        text.write(b"\n" * is_cut + line.encode() + b"\n")
 
 
 def create(path: Path, data: bytes, *, unfinished: Path) -> None:

@@ -48,11 +48,10 @@ def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[Lock]:
                 os.close(handle)
                 handle = _open(file, what)
         lock = Lock(is_in_order=not os.fstat(handle).st_size)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, _card(), 0)
+        _write(handle, _card())
         yield lock
         if lock.is_in_order:
-            os.ftruncate(handle, 0)
+            _write(handle, b"")
     finally:
         with contextlib.suppress(OSError):
             os.close(handle)
@@ -63,7 +62,9 @@ def _open(file: Path, what: str) -> int:
         file.parent.mkdir(mode=0o700, exist_ok=True)
         return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise EngineError(f"{what} cannot be locked", error, "check the permissions of its folder") from error
+        raise EngineError(
+            f"{what} cannot be locked", error, "check the permissions and the space of its folder"
+        ) from error
 
 
 def _take(handle: int, file: Path) -> bool:
@@ -80,6 +81,13 @@ def _is_at(handle: int, file: Path) -> bool:
         return os.path.samestat(os.fstat(handle), os.stat(file))
     except FileNotFoundError:
         return False
+
+
+def _write(handle: int, card: bytes) -> None:
+    """Name the holder; a full disk does not keep anybody from working."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, card, 0)
 
 
 def _card() -> bytes:

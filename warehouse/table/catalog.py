@@ -15,7 +15,7 @@ from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.log import commit_action, metadata_actions, new_metadata, schema_text
 from ebb.warehouse.table.snapshot import Snapshot, Table
-from ebb.warehouse.table.spec import TableSpec, check_name
+from ebb.warehouse.table.spec import TableSpec, check_name, is_name
 from ebb.warehouse.table.states import stored_ledger
 
 __all__ = ["alter_table", "check_root", "create_table", "drop_table", "find_table", "list_tables"]
@@ -29,10 +29,18 @@ _DELTA_PROPERTIES = {
 
 def list_tables(root: Path) -> list[Table]:
     """Return the tables below ``root`` by name."""
-    if not root.is_dir():
-        return []
-    folders = sorted(entry for entry in root.iterdir() if (entry / LOG).is_dir())
-    return [Table(root, entry.name) for entry in folders if "." not in entry.name]
+    try:
+        names = sorted(entry.name for entry in root.iterdir()) if root.is_dir() else []
+    except OSError as error:
+        raise EngineError(f"warehouse {root} cannot be read", error, "check the permissions of its folder") from error
+    return [Table(root, name) for name in names if is_name(name) and _may_have_log(root / name)]
+
+
+def _may_have_log(folder: Path) -> bool:
+    try:
+        return (folder / LOG).is_dir()
+    except PermissionError:  # perhaps a table: whoever opens it is told
+        return True
 
 
 def find_table(root: Path, name: str) -> Table:
