@@ -97,10 +97,10 @@ class Table:
         if known.mark is None or self._mark(known.version) != known.mark:
             return None
         for _ in range(_MOST_BEHIND):
-            entry = self.entry(known.version + 1)
-            if entry is None:
+            if not (self.log / entry_name(known.version + 1)).exists():
                 return known
-            if entry.changes_table or "ledger" not in entry.ebb:
+            entry = self.entry(known.version + 1)
+            if entry is None or entry.changes_table or "ledger" not in entry.ebb:
                 return None
             known = known.after(entry)
         return None

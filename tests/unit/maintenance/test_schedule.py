@@ -16,6 +16,7 @@ from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.schedule import Round
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.lock import locked
+from ebb.warehouse.store.paths import entry_name
 from tests.builders import NOW, timestamp_table
 from tests.faults import Interruption, armed
 
@@ -420,7 +421,7 @@ def test_a_broken_table_does_not_make_good_batches_refused(warehouse: Warehouse,
     (batch / "cars.csv").write_text("id,key,inserted,expires\n", encoding="utf-8")
     clock.now += HOUR
     snapshot = table.table.snapshot()
-    break_log(table)
+    (table.table.log / entry_name(snapshot.version + 1)).write_text("{", encoding="utf-8")
 
     from ebb.maintenance.landing.run import run_table
 
