@@ -62,7 +62,10 @@ class TimeKind(str, Enum):
 
     def from_datetime(self, moment: datetime) -> int:
         """Return the time of an aware ``moment``; for dates the day that holds it."""
-        micros = (moment - _EPOCH) // timedelta(microseconds=1)
+        return self.from_micros((moment - _EPOCH) // timedelta(microseconds=1))
+
+    def from_micros(self, micros: int) -> int:
+        """Return the time of a moment in microseconds since 1970; for dates the day that holds it."""
         return micros // (_DAY_SECONDS * _MICROS) if self is TimeKind.DATE else micros
 
     def duration(self, text: str) -> int:

@@ -7,13 +7,13 @@ else comes back as frozen dataclasses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ebb.index.errors import UnreadableInputError
 from ebb.maintenance.context import Context
 from ebb.maintenance.define import Altered, Declaration, Declared, Dropped, alter, create, declare, drop
 from ebb.maintenance.inspect.explain import Explanation, explain
@@ -21,17 +21,19 @@ from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
 from ebb.maintenance.update import Report, load, update
-from ebb.maintenance.upkeep import Erasure, Upkeep, erase, purge, seal
+from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
 from ebb.maintenance.values import Time, Wait, read_seconds, read_time
-from ebb.warehouse.intake.source import find_inputs
-from ebb.warehouse.settings import Settings, read_settings
+from ebb.warehouse.intake.batch import Batch, BatchLike, batch_of, memory_bytes
+from ebb.warehouse.settings import Settings, check_engine, read_settings
 from ebb.warehouse.table.catalog import check_root, find_table, list_tables
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
+    from ebb.maintenance.landing.run import Outcome
+    from ebb.maintenance.schedule import Round
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.finder import Finder
     from ebb.warehouse.read.latest import LatestWindow
@@ -141,6 +143,26 @@ class Warehouse:
         tables = {table.name: table for table in self.tables()}
         return DuckSession(list(tables), lambda name: window_of(name) or tables[name].at_latest())
 
+    def run(
+        self,
+        *tables: str,
+        until: datetime | None = None,
+        once: bool = True,
+        yes: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Iterator[Outcome | Round]:
+        """Apply what has arrived in the landing folders of some tables, or of all: ``once``, or for ever.
+
+        Yields outcomes as they come, and a round whenever all tables were looked at.
+        """
+        from ebb.maintenance.schedule import run
+
+        context = self.context(wait=wait, dry_run=dry_run, progress=progress)
+        return run(self.root, context, tables=tables, until=until, yes=yes, once=once or dry_run, sleep=sleep)
+
     def register(self, spark: SparkSession) -> None:
         """Make every table a view of its live window in a Spark session that has Delta's jars."""
         from ebb.warehouse.sql.spark import register
@@ -163,16 +185,21 @@ class Warehouse:
         wait: Wait = None,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
-        batch: Any = None,
+        batch: Batch | None = None,
     ) -> Context:
         """Return what work on a table needs from outside; ``batch`` is what there is to read."""
-        known = sum(file.size_bytes for file in batch) if isinstance(batch, list) else None
 
         def spark() -> SparkSession:
-            return self.spark(work_bytes=known)
+            return self.spark(work_bytes=None if batch is None else memory_bytes(batch))
 
         return Context(
-            now=self.now(), wall=self.now, spark=spark, wait=read_seconds(wait), dry_run=dry_run, progress=progress
+            now=self.now(),
+            wall=self.now,
+            spark=spark,
+            engine=self.settings.engine,
+            wait=read_seconds(wait),
+            dry_run=dry_run,
+            progress=progress,
         )
 
 
@@ -209,37 +236,45 @@ class OpenTable:
     def _time(self, value: Time | None) -> int | None:
         return None if value is None else read_time(self.table.snapshot().spec.timeline.kind, value)
 
+    def _batch(self, batch: BatchLike | None, engine: str | None) -> Batch:
+        return batch_of(batch, self.warehouse.settings.engine if engine is None else check_engine(engine))
+
     def update(
         self,
-        batch: str | Path | Sequence[str | Path] | DataFrame | None = None,
+        batch: BatchLike | None = None,
         batch_id: int | None = None,  # noqa: ARG002 - what foreachBatch passes; batches are known by their content
         *,
         at: Time | None = None,
         catch_up: bool = False,
         yes: bool = False,
+        engine: str | None = None,
         wait: Wait = None,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
-        """Admit a batch (files or a DataFrame) and expire what is over, in one commit.
+        """Admit a batch and remove what has expired, in one commit.
 
-        Fits ``foreachBatch`` as it is: each micro-batch is then the next tick.
+        A batch is paths of files, a Spark DataFrame, or Arrow data: an Arrow table or reader, a frame of pandas or
+        polars, a DuckDB relation. Arrow data needs no JVM. ``engine`` says who reads files: ``spark``, ``direct`` (no
+        JVM, Parquet only) or ``auto`` (direct for Parquet up to 64 MB); by default what the settings say. Fits
+        ``foreachBatch`` as it is: each micro-batch is then the next tick.
         """
-        found = _batch(batch)
+        found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
         return update(self.table, found, context, at=self._time(at), catch_up=catch_up, yes=yes)
 
     def load(
         self,
-        batch: str | Path | Sequence[str | Path] | DataFrame,
+        batch: BatchLike,
         *,
         at: Time | None = None,
+        engine: str | None = None,
         wait: Wait = None,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
-        """Bring in the first records and set the clock."""
-        found = _batch(batch) or []
+        """Bring in the first records and set the clock; a batch and its engine are as in :meth:`update`."""
+        found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
         return load(self.table, found, context, at=self._time(at))
 
@@ -253,7 +288,7 @@ class OpenTable:
         from ebb.warehouse.read.window import Window
 
         known = self._snapshot
-        snapshot = self._snapshot = self.table.renewed(known)
+        snapshot = self._snapshot = self.table.snapshot()
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
@@ -279,6 +314,7 @@ class OpenTable:
         *,
         deletion_bound: str | None = None,
         quarantine_time: str | None = None,
+        log_retention: str | None = None,
         landing: str | None = None,
         add_column: str | None = None,
         wait: Wait = None,
@@ -290,6 +326,7 @@ class OpenTable:
             now=self.warehouse.now(),
             deletion_bound=deletion_bound,
             quarantine_time=quarantine_time,
+            log_retention=log_retention,
             landing=landing,
             add_column=add_column,
             wait=read_seconds(wait),
@@ -357,18 +394,7 @@ class OpenTable:
 
     def erase(self, *, wait: Wait = None, dry_run: bool = False) -> Erasure:
         """Delete the files that no version within the grace period of readers names."""
-        with self.table.lock(wait=read_seconds(wait)):
-            return erase(self.table.snapshot(), now=self.warehouse.now(), dry_run=dry_run)
-
-
-def _batch(batch: Any) -> Any:
-    if batch is None:
-        return None
-    names = [batch] if isinstance(batch, str | Path) else batch
-    if not isinstance(names, Sequence):
-        return batch
-    found = find_inputs([str(name) for name in names])
-    if names and not found:
-        where = ", ".join(str(name) for name in names)
-        raise UnreadableInputError(where, "there is no file in it", "leave it out if the tick has no batch")
-    return found
+        with self.table.lock(wait=read_seconds(wait)) as lock:
+            done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
+            lock.is_in_order = lock.is_in_order or not dry_run
+        return done

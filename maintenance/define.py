@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ebb.index.columns import Column, parse_columns, time_kind
-from ebb.index.cost.choose import choose, default_bound, default_reader_time
+from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
 from ebb.index.errors import CorruptionError, InputError, TableExistsError, UsageError
 from ebb.index.grid import Shuffle
+from ebb.index.ledger import check_span
 from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy, check_strategy
 from ebb.index.timeline import Timeline
@@ -53,6 +54,7 @@ class Declaration:
     deletion_bound: str | None = None
     reader_time: str | None = None
     quarantine_time: str | None = None
+    log_retention: str | None = None
     landing: str | None = None
 
 
@@ -75,6 +77,7 @@ class Description:
     deletion_bound: str
     reader_time: str
     quarantine_time: str
+    log_retention: str
     landing: str | None
 
 
@@ -129,6 +132,7 @@ def described(spec: TableSpec) -> dict[str, Any]:
         "deletion_bound": show(spec.bound),
         "reader_time": show(spec.reader_time),
         "quarantine_time": show(spec.quarantine_time),
+        "log_retention": show(spec.log_retention),
         "landing": spec.landing,
     }
 
@@ -163,6 +167,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
         tick=kind.duration(wish.tick),
         span=kind.duration(wish.span),
     )
+    check_span(timeline)
     bound = kind.duration(wish.deletion_bound) if wish.deletion_bound else default_bound(timeline)
     reader_time = kind.duration(wish.reader_time) if wish.reader_time else default_reader_time(timeline)
     choice = choose(
@@ -185,6 +190,9 @@ def declare(root: Path, wish: Declaration) -> Declared:
         bound=bound,
         reader_time=reader_time,
         quarantine_time=kind.duration(wish.quarantine_time) if wish.quarantine_time else bound,
+        log_retention=kind.duration(wish.log_retention)
+        if wish.log_retention
+        else default_log_retention(timeline, bound),
         landing=_landing(wish.landing),
     )
     if (root / wish.name).exists():
@@ -273,6 +281,7 @@ def alter(
     now: datetime,
     deletion_bound: str | None = None,
     quarantine_time: str | None = None,
+    log_retention: str | None = None,
     landing: str | None = None,
     add_column: str | None = None,
     wait: float = 0.0,
@@ -292,6 +301,7 @@ def alter(
             old,
             bound=bound,
             quarantine_time=quarantine,
+            log_retention=kind.duration(log_retention) if log_retention else old.log_retention,
             landing=_landing(landing) if landing is not None else old.landing,
             columns=(*old.columns, column) if column else old.columns,
         )

@@ -49,6 +49,12 @@ def create(
     quarantine_time: Annotated[
         str | None, typer.Option(metavar="D", help="How long refused records are kept; the deletion bound by default.")
     ] = None,
+    log_retention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D", help="How long commits stay in the log; the bound, or 1,000 ticks if that is longer."
+        ),
+    ] = None,
     landing: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
     ] = None,
@@ -60,7 +66,8 @@ def create(
     declared = warehouse.declare(
         name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
         tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
-        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time, landing=landing,
+        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time,
+        log_retention=log_retention, landing=landing,
     )  # fmt: skip
     if not dry_run:
         warehouse.create_declared(declared)
@@ -79,6 +86,7 @@ def alter(
     name: Name,
     deletion_bound: Annotated[str | None, typer.Option(metavar="D", help="The new deletion bound.")] = None,
     quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
+    log_retention: Annotated[str | None, typer.Option(metavar="D", help="How long commits stay in the log.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
@@ -88,12 +96,13 @@ def alter(
     json: Json = False,
 ) -> None:
     """Change a table's deletion bound, quarantine time or landing folder, or add a column."""
-    if deletion_bound is None and quarantine_time is None and landing is None and add_column is None:
-        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --landing or --add-column"
+    changes = (deletion_bound, quarantine_time, log_retention, landing, add_column)
+    if all(change is None for change in changes):
+        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --log-retention, --landing or --add-column"
         raise UsageError(msg)
     altered = state(ctx).open().table(name).alter(
-        deletion_bound=deletion_bound, quarantine_time=quarantine_time, landing=landing,
-        add_column=add_column, wait=wait, dry_run=dry_run,
+        deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
+        landing=landing, add_column=add_column, wait=wait, dry_run=dry_run,
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:

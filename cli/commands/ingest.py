@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import asdict, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ebb.cli.hints import error_text
 from ebb.cli.interrupts import guarded, terminable
 from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
@@ -19,22 +20,40 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "run", "update"]
 
+
+class BatchEngine(str, Enum):
+    """What reads the files of a batch."""
+
+    spark = "spark"
+    direct = "direct"
+    auto = "auto"
+
+
 At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
 Files = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False),
 ]
-_POLL_SECONDS = 1.0
+Engine = Annotated[
+    BatchEngine | None,
+    typer.Option(
+        "--engine",
+        help="Which engine reads the files. direct starts no JVM and reads Parquet; auto is direct for up to 64 MB of Parquet.",
+        show_default="spark",
+    ),
+]
 
 
 def load(
-    ctx: typer.Context, name: Name, files: Files = None, at: At = None,
+    ctx: typer.Context, name: Name, files: Files = None, at: At = None, engine: Engine = None,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Load the first records in bulk and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        report = table.load(files or [], at=at, wait=wait, dry_run=dry_run, progress=render.progress)
+        report = table.load(
+            files or [], at=at, engine=_named(engine), wait=wait, dry_run=dry_run, progress=render.progress
+        )
     _show(name, report, json=json)
 
 
@@ -42,7 +61,7 @@ def update(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None,
     catch_up: Annotated[bool, typer.Option("--catch-up", help="Apply all ticks up to --at, or to now, in one commit.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
-    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+    engine: Engine = None, wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Add a batch and remove expired records in one commit; advances the clock by a tick."""
     table = state(ctx).open(master, conf).table(name)
@@ -52,11 +71,16 @@ def update(
             at=at,
             catch_up=catch_up,
             yes=yes,
+            engine=_named(engine),
             wait=wait,
             dry_run=dry_run,
             progress=render.progress,
         )
     _show(name, report, json=json)
+
+
+def _named(engine: BatchEngine | None) -> str | None:
+    return engine.value if engine else None
 
 
 def _show(name: str, report: Report, *, json: bool) -> None:
@@ -103,40 +127,43 @@ def run(
 ) -> None:  # fmt: skip
     """Apply what has arrived in the landing folders, tick by tick, in order."""
     from ebb.index.errors import UsageError
-    from ebb.maintenance.landing.run import run_all
+    from ebb.maintenance.schedule import Round
     from ebb.maintenance.values import read_moment
 
     warehouse = state(ctx).open(master, conf)
-    fixed = None if at is None else read_moment(at)
+    until = None if at is None else read_moment(at)
+    once = once or dry_run
     failed = False
-    told: set[str] = set()  # without --once, an error that stays is told once
     with terminable():
-        while True:
-            tables = [warehouse.table(n) for n in table] if table else warehouse.tables()
-            landing = [t.table for t in tables if t.table.snapshot().spec.landing]
-            if (once or dry_run) and not landing:
+        for event in warehouse.run(
+            *(table or ()),
+            until=until,
+            once=once,
+            yes=yes,
+            wait=wait,
+            dry_run=dry_run,
+            progress=render.progress,
+        ):
+            if not isinstance(event, Round):
+                if not json:
+                    render.clear_progress()
+                    _show_outcome(event)
+                continue
+            failed = event.failed
+            if once and not event.tables and not failed:
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
-            context = warehouse.context(wait=wait, dry_run=dry_run, progress=render.progress)
-            outcomes: list[Outcome] = []
-            for outcome in run_all(landing, context, until=fixed, yes=yes):
-                outcomes.append(outcome)
-                failed = failed or outcome.error is not None
-                if not json and str(outcome.error) not in told:
-                    render.clear_progress()
-                    _show_outcome(outcome)
-                if outcome.error:
-                    told.add(outcome.error)
-            if json and (once or outcomes):
-                render.json_object({"outcomes": [asdict(o) for o in outcomes], "failed": failed})
-            elif (once or dry_run) and not outcomes:
+            if json and (once or event.is_news):
+                render.json_object({"outcomes": [_fields(o) for o in event.outcomes], "failed": failed})
+            elif once and not json and not event.outcomes:
                 render.lines(["nothing to do: no files have arrived and no tick is due"])
-            if once or dry_run:
-                break
             sys.stdout.flush()
-            time.sleep(_POLL_SECONDS)
     if failed:
         raise typer.Exit(1)
+
+
+def _fields(outcome: Outcome) -> dict[str, Any]:
+    return {name: value for name, value in asdict(replace(outcome, cause=None)).items() if name != "cause"}
 
 
 def _show_outcome(outcome: Outcome) -> None:
@@ -148,7 +175,9 @@ def _show_outcome(outcome: Outcome) -> None:
         return
     if report is None:
         kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
-        render.error(f"{outcome.table}, slot {outcome.slot}: {outcome.error}{kept}")
+        slot = "" if outcome.slot is None else f", slot {outcome.slot}"
+        error = error_text(outcome.cause) if outcome.cause else outcome.error
+        render.error(f"{outcome.table}{slot}: {error}{kept}")
         return
     if report.already_applied:
         render.lines(report_lines(outcome.table, report))

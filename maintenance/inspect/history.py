@@ -35,6 +35,9 @@ class Commit:
     cells_touched: int | None = None
     cells_bound: int | None = None
     seconds: float | None = None
+    erased_version: int | None = None  # before it, what commits up to this one had removed was erased
+    erased_files: int | None = None
+    erased_bytes: int | None = None
     time: str | None = None  # of the slot
 
 

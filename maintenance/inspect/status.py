@@ -11,7 +11,7 @@ from typing import Any
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.define import Description, described
 from ebb.maintenance.inspect.exposure import exposure
-from ebb.maintenance.upkeep import waiting_files
+from ebb.maintenance.upkeep import erase_plan
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
 
@@ -51,7 +51,10 @@ class LastUpdate:
     files_removed: int = 0
     bytes_written: int = 0
     seconds: float = 0.0
-    oldest_expired: int | None = None
+    exposed_since: int | None = None
+    erased_version: int | None = None
+    erased_files: int = 0
+    erased_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,6 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     spec, clock, line = snapshot.spec, snapshot.ledger.clock, snapshot.spec.timeline
     due = line.clock_at(line.kind.from_datetime(now)) if line.kind.has_wall_clock else None
     exposed = exposure(snapshot, now)
-    waiting, _ = waiting_files(snapshot, now)
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -96,7 +98,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         stored_records=sum(f.records for f in snapshot.files),
         files=len(snapshot.files),
         bytes=sum(f.size_bytes for f in snapshot.files),
-        files_waiting_for_erase=len(waiting),
+        files_waiting_for_erase=erase_plan(snapshot, now).files_waiting,
         expired_files_on_disk=exposed.files,
         oldest_expired_age=_age(line.kind, exposed.age) if exposed.files else None,
         deletion_bound_kept=exposed.is_kept,

@@ -1,120 +1,235 @@
 """A landing folder on disk: what has arrived, and where its files go.
 
-Before a tick is applied its files are moved together into ``_taken/SLOT``: whatever dies afterwards, the next run finds
-the very same batch and the ledger tells whether it was applied. Then they go to ``_applied/SLOT`` or, with a reason, to
-``_refused/SLOT``; both are erased with the quarantine's time.
+    FILE                 arrived; its producer may put another one under the same name at any time
+    _taken/SLOT.part/    arrived too: a batch that is being put together, or whose tick was applied without it
+    _taken/SLOT/         a whole batch, in one step: whatever dies now, the next run finds the very same batch, and the
+                         ledger tells whether it was applied
+    _applied/SLOT/       applied; erased with the quarantine's time
+    _refused/SLOT/       not applied, with reasons; erased like that
+
+Files go down this list and never back to where producers write. Everything but FILE belongs to the one run that holds
+the lock, so a name that is free there stays free until it is used: nothing is ever replaced, and no hard links are
+needed, which Linux refuses for files of other users. A second file or batch of one name gets a number.
+
+What goes wrong with the folder comes as our own errors, with the folder named.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import itertools
 import json
 import re
-from collections.abc import Sequence
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
+from ebb.index.errors import EngineError
 from ebb.index.timeline import Timeline
-from ebb.maintenance.landing.steps import Landed, label_time
-from ebb.warehouse.store.files import remove_tree
-from ebb.warehouse.table.spec import TableSpec
+from ebb.maintenance.landing.steps import Landed, slot_of_file
+from ebb.warehouse.store.files import (
+    append_line,
+    free_place,
+    make_folder,
+    remove_empty_folders,
+    remove_file,
+    remove_tree,
+    rename,
+)
+from ebb.warehouse.store.lock import locked
+from ebb.warehouse.store.paths import (
+    LANDING_APPLIED,
+    LANDING_LOCK,
+    LANDING_REASONS,
+    LANDING_REFUSED,
+    LANDING_TAKEN,
+    numbered_batch,
+    numbered_file,
+)
 
 __all__ = [
-    "batches",
+    "arrived",
     "erase_old",
-    "give_back",
-    "landed_files",
-    "move",
-    "set_aside",
+    "keep_applied",
+    "locked_folder",
+    "put_back",
+    "refuse_batch",
+    "refuse_file",
     "slot_of",
-    "store",
     "take",
-    "write_reason",
+    "taken_batches",
 ]
 
-_SLOT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")  # the folder of a batch; a second one of the same slot has a number
+_BATCH = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
+_UNFINISHED = ".part"
+_STEPS = {
+    errno.ENOENT: "create it",
+    errno.ENOTDIR: "choose another folder for the table",
+    errno.EACCES: "let the user of this process read and write it",
+    errno.EPERM: "let the user of this process read and write it",
+    errno.EROFS: "mount its disk for writing",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def batches(folder: Path) -> list[Path]:
-    """Return the folders that are named after a slot, in order."""
-    found = [p for p in folder.glob("*") if p.is_dir() and _SLOT.fullmatch(p.name)]
-    return sorted(found, key=slot_of)
+def _translated(work: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[Path, P], T]:
+    """Turn errors of the file system into ours; the first argument of such a function is the landing folder."""
+
+    @functools.wraps(work)
+    def translated(folder: Path, /, *arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return work(folder, *arguments, **named)
+        except OSError as error:
+            place = f" ({error.filename})" if error.filename not in (None, str(folder)) else ""
+            reason = f"{error.strerror or error}{place}"
+            step = _STEPS.get(error.errno or 0, "check its disk")
+            raise EngineError(f"landing folder {folder} cannot be used", reason, step) from error
+
+    return translated
 
 
-def slot_of(folder: Path) -> int:
+@contextmanager
+def locked_folder(folder: Path, *, wait: float) -> Iterator[None]:
+    """Be the one run that works on a landing folder, waiting for another at most ``wait`` seconds."""
+    _look(folder)  # locking would make it anew
+    with locked(folder / LANDING_LOCK, f"landing folder {folder}", wait=wait):
+        yield
+
+
+@_translated
+def _look(folder: Path) -> None:
+    next(folder.iterdir(), None)
+
+
+@_translated
+def arrived(folder: Path, line: Timeline) -> list[Landed]:
+    """Return the files that have arrived and are part of no batch yet, and the slots they belong to."""
+    paths = list(folder.iterdir())
+    for unfinished in _named(folder / LANDING_TAKEN, _UNFINISHED):
+        paths += _entries(unfinished)
+    return [landed for path in paths if (landed := _landed(path, line))]
+
+
+def _entries(place: Path) -> list[Path]:
+    """Return what is in a folder of ours; nothing if it is not there, or not any more."""
+    try:
+        return list(place.iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def _landed(path: Path, line: Timeline) -> Landed | None:
+    if path.name.startswith((".", "_")) or path.suffix in (".tmp", ".part") or not path.is_file():
+        return None
+    try:
+        modified_us = path.stat().st_mtime_ns // 1000
+    except FileNotFoundError:  # taken away again
+        return None
+    return Landed(path, slot_of_file(path.name, modified_us, line))
+
+
+@_translated
+def taken_batches(folder: Path) -> list[Path]:
+    """Return the batches that a run took and did not finish, in the order of their slots."""
+    return _named(folder / LANDING_TAKEN)
+
+
+def _named(place: Path, suffix: str = "") -> list[Path]:
+    """Return the folders that are named after slots, in their order."""
+    named = [p for p in _entries(place) if p.name.endswith(suffix)]
+    return sorted((p for p in named if _BATCH.fullmatch(p.name.removesuffix(suffix)) and p.is_dir()), key=slot_of)
+
+
+def slot_of(batch: Path) -> int:
     """Return the slot that a batch's folder is named after."""
-    return int(folder.name.split(".")[0])
+    return int(batch.name.split(".")[0])
 
 
-def take(files: Sequence[Path], folder: Path, slot: int) -> Path:
-    """Take the files of a batch together: the folder has its name only when all of them are in it."""
-    partial = move(files, folder / "_taken" / f"{slot}.part")
-    return partial.rename(folder / "_taken" / str(slot))
+@_translated
+def take(folder: Path, slot: int, files: Sequence[Path]) -> Path | None:
+    """Put a batch together: its folder has its name only when all files are in it.  None if no file is left."""
+    unfinished = _unfinished(folder, slot)
+    make_folder(unfinished)
+    taken = [file for file in files if _moved(file, unfinished)]
+    batch = _stored(unfinished, folder / LANDING_TAKEN, slot) if taken else None
+    for place in _named(folder / LANDING_TAKEN, _UNFINISHED):
+        remove_empty_folders(place)
+    return batch
 
 
-def give_back(folder: Path) -> None:
-    """Put back what a run was taking when it died."""
-    for partial in (folder / "_taken").glob("*.part"):
-        move(sorted(partial.iterdir()), folder)
-        partial.rmdir()
+def _unfinished(folder: Path, slot: int) -> Path:
+    """Return a new place for a batch that is not whole."""
+    place = folder / LANDING_TAKEN
+    make_folder(place, exist_ok=True)
+    return free_place(place, (numbered_batch(slot, n) + _UNFINISHED for n in itertools.count()))
 
 
-def store(batch: Path, folder: Path) -> Path:
+def _moved(file: Path, place: Path) -> bool:
+    """Move a file into a folder of ours; False if it is gone."""
+    target = free_place(place, (numbered_file(file.name, n) for n in itertools.count()))
+    try:
+        rename(file, target)
+    except FileNotFoundError:
+        if not place.is_dir():
+            raise
+        return False
+    return True
+
+
+def _stored(batch: Path, place: Path, slot: int) -> Path:
     """Move a whole batch in one step: a part of it left behind would look like another batch."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for turn in itertools.count():
-        target = folder / (f"{slot_of(batch)}.{turn}" if turn else str(slot_of(batch)))
-        if not target.exists():
-            return batch.rename(target)
-    raise AssertionError  # there is always a next number
-
-
-def landed_files(folder: Path, line: Timeline) -> list[Landed]:
-    """Return the files that have arrived and the slots they belong to."""
-    files = [
-        p
-        for p in folder.iterdir()
-        if p.is_file() and not p.name.startswith((".", "_")) and p.suffix not in (".tmp", ".part")
-    ]
-    landed = []
-    for path in files:
-        time = label_time(path.name, line.kind)
-        if time is not None:
-            landed.append(Landed(path, line.clock_at(time)))
-        elif line.kind.has_wall_clock:
-            modified = datetime.fromtimestamp(path.stat().st_mtime, tz=timezone.utc)
-            landed.append(Landed(path, line.slot_of(line.kind.from_datetime(modified))))
-        else:
-            landed.append(Landed(path, None))
-    return landed
-
-
-def move(files: Sequence[Path], target: Path) -> Path:
-    """Move files into a folder."""
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for file in files:
-        file.rename(target / file.name)
+    make_folder(place, exist_ok=True)
+    target = free_place(place, (numbered_batch(slot, n) for n in itertools.count()))
+    rename(batch, target)
     return target
 
 
-def set_aside(files: Sequence[Path], folder: Path, slot: int, reason: str) -> Path:
-    """Keep files that cannot be applied, with the reason in a file beside them."""
-    aside = move(files, folder / "_refused" / str(slot))
-    write_reason(aside, [file.name for file in files], reason)
-    return aside
+@_translated
+def put_back(folder: Path, batch: Path) -> None:
+    """Make the files of a batch arrive again: its tick was applied without them, so they are late."""
+    remove_file(batch / LANDING_REASONS)
+    rename(batch, _unfinished(folder, slot_of(batch)))
 
 
-def write_reason(folder: Path, names: Sequence[str], reason: str) -> None:
-    """Write down why files were refused."""
-    with (folder / "_reasons.jsonl").open("a", encoding="utf-8") as text:
-        text.write(json.dumps({"files": names, "reason": reason}) + "\n")
+@_translated
+def keep_applied(folder: Path, batch: Path) -> None:
+    """Keep the files of a batch that was applied."""
+    _stored(batch, folder / LANDING_APPLIED, slot_of(batch))
 
 
-def erase_old(folder: Path, spec: TableSpec, clock: int | None) -> None:
-    """Erase files with the quarantine's time: the deletion bound would mean little if they stayed."""
-    if clock is None:
-        return
-    through = clock - max(0, spec.quarantine_time // spec.timeline.tick - 1)
-    for batch in (*batches(folder / "_applied"), *batches(folder / "_refused")):
-        if slot_of(batch) <= through:
-            remove_tree(batch)
+@_translated
+def refuse_batch(folder: Path, batch: Path, slot: int, names: Sequence[str], reason: str) -> Path:
+    """Set a batch aside that cannot be applied, with the reason beside it; it is kept from ``slot`` on."""
+    _note(batch, names, reason)  # first: no file is ever refused without a reason
+    return _stored(batch, folder / LANDING_REFUSED, slot)
+
+
+@_translated
+def refuse_file(folder: Path, file: Path, slot: int, reason: str) -> Path | None:
+    """Set a file aside that cannot be part of a batch, as :func:`refuse_batch` does; None if it is gone."""
+    if not file.is_file():
+        return None
+    place = folder / LANDING_REFUSED / str(slot)
+    make_folder(place, exist_ok=True, parents=True)
+    target = free_place(place, (numbered_file(file.name, n) for n in itertools.count()))
+    _note(place, [target.name], reason)
+    rename(file, target)
+    return place
+
+
+def _note(place: Path, names: Sequence[str], reason: str) -> None:
+    append_line(place / LANDING_REASONS, json.dumps({"files": names, "reason": reason}))
+
+
+@_translated
+def erase_old(folder: Path, through: int) -> None:
+    """Erase what was applied or refused up to a slot: the deletion bound would mean little if files stayed."""
+    for place in (folder / LANDING_APPLIED, folder / LANDING_REFUSED):
+        for batch in _named(place):
+            if slot_of(batch) <= through:
+                remove_tree(batch)

@@ -1,33 +1,36 @@
-"""Applying what has arrived in landing folders: tick by tick, in order, each batch exactly once."""
+"""Applying what has arrived in one table's landing folder: tick by tick, in order, each batch exactly once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from ebb.index.errors import AppliedSlotError, EngineError, InputError, OverDeletionError, RetryError, WarehouseError
+from ebb.index.errors import AppliedSlotError, InputError, SchemaDriftError, UnreadableInputError, WarehouseError
 from ebb.maintenance.context import Context
 from ebb.maintenance.landing.folder import (
-    batches,
+    arrived,
     erase_old,
-    give_back,
-    landed_files,
-    move,
-    set_aside,
+    keep_applied,
+    locked_folder,
+    put_back,
+    refuse_batch,
+    refuse_file,
     slot_of,
-    store,
     take,
-    write_reason,
+    taken_batches,
 )
-from ebb.maintenance.landing.steps import Step, steps
+from ebb.maintenance.landing.steps import Step, due_slot, steps
 from ebb.maintenance.update import Report, update
-from ebb.warehouse.intake.source import check_inputs, find_inputs
-from ebb.warehouse.table.snapshot import Table
+from ebb.warehouse.intake.batch import Files
+from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
+from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Outcome", "due_steps", "run_all", "run_table"]
+__all__ = ["Outcome", "has_work", "run_table"]
+
+_BAD_BATCH = (SchemaDriftError, UnreadableInputError)  # what it is the files' fault; other errors may go away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,7 @@ class Outcome:
     report: Report | None = None
     error: str | None = None
     set_aside: str | None = None
+    cause: WarehouseError | None = field(default=None, compare=False, repr=False)  # for an edge with words of its own
 
     @property
     def is_stopped(self) -> bool:
@@ -47,58 +51,85 @@ class Outcome:
         return self.error is not None and self.set_aside is None
 
 
-def run_table(table: Table, context: Context, *, until: datetime, yes: bool = False) -> Iterator[Outcome]:
-    """Apply what has arrived for one table; yields an outcome per update made and per batch set aside.
+def has_work(snapshot: Snapshot, until: datetime) -> bool:
+    """Whether anything is due in a table's landing folder.  Looks at the names and times of its files, at no log."""
+    folder = _folder(snapshot)
+    return folder is not None and bool(taken_batches(folder) or _steps(snapshot, folder, until))
 
-    Ticks that are over at ``until`` are due: now, or an earlier moment to replay the past.
+
+def run_table(snapshot: Snapshot, context: Context, *, until: datetime, yes: bool = False) -> Iterator[Outcome]:
+    """Apply what has arrived for a table, if it has a landing folder; yields an outcome per update and per refusal.
+
+    Ticks that are over at ``until`` are due: now, or an earlier moment to replay the past. One run at a time works on a
+    landing folder: another waits for it as long as the context says, and raises LockedError.
     """
-    spec = table.snapshot().spec
-    if spec.landing is None:
+    folder = _folder(snapshot)
+    if folder is None:
         return
-    folder = Path(spec.landing)
-    if not folder.is_dir():
-        yield Outcome(table=table.name, slot=None, files=0, error=f"landing folder {folder} does not exist; create it")
+    if context.dry_run:
+        yield from _planned(snapshot, folder, until)
         return
-    if not context.dry_run:
-        give_back(folder)
-    for batch in batches(folder / "_taken"):
-        outcome = _apply(table, spec, folder, context, slot=slot_of(batch), taken=batch, yes=yes)
-        if outcome is not None:
+    with locked_folder(folder, wait=context.wait):
+        snapshot = snapshot.table.snapshot()
+        if _folder(snapshot) != folder:  # altered meanwhile: another lock counts now
+            return
+        for outcome in _applied(snapshot, folder, context, until=until, yes=yes):
             yield outcome
             if outcome.is_stopped:
                 return
-    for step in due_steps(table, until):
-        good: list[Path] = []
-        for path in step.files:
-            reason = _unfit(path, spec)
-            if reason is None:
-                good.append(path)
-            elif not context.dry_run:
-                aside = set_aside([path], folder, step.slot, reason)
-                yield Outcome(table=table.name, slot=step.slot, files=1, error=reason, set_aside=str(aside))
-        if context.dry_run:
-            yield Outcome(table=table.name, slot=step.slot, files=len(good))
-            continue
-        taken = take(good, folder, step.slot) if good else None
-        outcome = _apply(table, spec, folder, context, slot=step.slot, taken=taken, yes=yes)
-        if outcome is not None:
-            yield outcome
-            if outcome.is_stopped:
-                return
-    if not context.dry_run:
-        erase_old(folder, spec, table.snapshot().ledger.clock)
 
 
-def due_steps(table: Table, until: datetime) -> list[Step]:
+def _folder(snapshot: Snapshot) -> Path | None:
+    return Path(snapshot.spec.landing) if snapshot.spec.landing else None
+
+
+def _steps(snapshot: Snapshot, folder: Path, until: datetime) -> list[Step]:
     """Return the updates that are due for the files that have arrived."""
-    snapshot = table.snapshot()
     line = snapshot.spec.timeline
-    due = line.clock_at(line.kind.from_datetime(until)) if line.kind.has_wall_clock else None
-    return steps(snapshot.ledger.clock, due, landed_files(Path(snapshot.spec.landing or "."), line))
+    landed = arrived(folder, line)
+    due = due_slot(line, until)
+    if landed and due is None and snapshot.ledger.clock is None and all(file.slot is None for file in landed):
+        msg = f"table {snapshot.table.name} has no clock yet, and no file in {folder} is named after its tick, like 40-cars.csv; rename one or load the table first"
+        raise InputError(msg)
+    return steps(snapshot.ledger.clock, due, landed)
+
+
+def _planned(snapshot: Snapshot, folder: Path, until: datetime) -> Iterator[Outcome]:
+    """Yield what would be done."""
+    name = snapshot.table.name
+    for batch in taken_batches(folder):
+        yield Outcome(table=name, slot=slot_of(batch), files=len(find_inputs([str(batch)])))
+    for step in _steps(snapshot, folder, until):
+        fit = [path for path in step.files if _unfit(path, snapshot.spec) is None]
+        yield Outcome(table=name, slot=step.slot, files=len(fit))
+
+
+def _applied(snapshot: Snapshot, folder: Path, context: Context, *, until: datetime, yes: bool) -> Iterator[Outcome]:
+    """Finish what a run before has taken, apply what is due, erase what has been kept for long enough."""
+    batches = taken_batches(folder)
+    slots = [*map(slot_of, batches), *(step.slot for step in _steps(snapshot, folder, until))]
+    work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, last=max(slots, default=0))
+    for batch in batches:
+        yield from work.apply(slot_of(batch), batch)
+    snapshot = snapshot.table.snapshot()
+    for step in _steps(snapshot, folder, until):
+        fit: list[Path] = []
+        for path in step.files:
+            reason = _unfit(path, snapshot.spec)
+            if reason is None:
+                fit.append(path)
+            elif aside := refuse_file(folder, path, work.last, reason):
+                yield Outcome(table=work.table.name, slot=step.slot, files=1, error=reason, set_aside=str(aside))
+        yield from work.apply(step.slot, take(folder, step.slot, fit) if fit else None)
+    snapshot = snapshot.table.snapshot()
+    if snapshot.ledger.clock is not None:
+        erase_old(folder, snapshot.spec.quarantined_until(snapshot.ledger.clock))
 
 
 def _unfit(path: Path, spec: TableSpec) -> str | None:
     """Return why a file cannot be part of a batch, as far as its header tells."""
+    if path.is_symlink() and not path.readlink().is_absolute():
+        return f"{path}: it is a relative symbolic link, which would lead nowhere once it is moved; put the file itself there"
     try:
         check_inputs(find_inputs([str(path)]), spec.columns)
     except InputError as error:
@@ -106,41 +137,43 @@ def _unfit(path: Path, spec: TableSpec) -> str | None:
     return None
 
 
-def _apply(
-    table: Table, spec: TableSpec, folder: Path, context: Context, *, slot: int, taken: Path | None, yes: bool
-) -> Outcome | None:
-    files = find_inputs([str(taken)]) if taken else []
-    clock = table.snapshot().ledger.clock
-    if not files and clock is not None and slot <= clock:
-        return None
-    outcome = Outcome(table=table.name, slot=slot, files=len(files))
-    try:
-        report = update(table, files, context, at=spec.timeline.end_of(slot), catch_up=True, yes=yes)
-    except AppliedSlotError:
-        # The clock went past the tick while its batch waited: the files are late and join the next one.
-        if taken is not None:
-            move(sorted(taken.iterdir()), folder)
-            taken.rmdir()
-        return None
-    except (OverDeletionError, RetryError, EngineError) as error:
-        return replace(outcome, error=str(error))
-    except WarehouseError as error:
-        if taken is None:
-            return replace(outcome, error=str(error))
-        aside = store(taken, folder / "_refused")
-        write_reason(aside, [file.path.name for file in files], str(error))
-        return replace(outcome, error=str(error), set_aside=str(aside))
-    if taken is not None and not context.dry_run:
-        store(taken, folder / "_applied")
-    return replace(outcome, report=report)
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one run does to one table."""
 
+    table: Table
+    spec: TableSpec
+    folder: Path
+    context: Context
+    yes: bool
+    last: int  # where the clock will be: what is refused is kept from then on, however long ago its tick was
 
-def run_all(
-    tables: Sequence[Table], context: Context, *, until: datetime | None = None, yes: bool = False
-) -> Iterator[Outcome]:
-    """Apply what has arrived for every table; what fails for one does not stop the others."""
-    for table in tables:
+    def apply(self, slot: int, batch: Path | None) -> Iterator[Outcome]:
+        """Make one update; its batch is then applied, refused, late, or still taken because the table has to wait."""
+        line = self.spec.timeline
+        files: Sequence[InputFile] = ()
+        outcome = Outcome(table=self.table.name, slot=slot, files=0)
         try:
-            yield from run_table(table, context, until=until or context.now, yes=yes)
+            files = find_inputs([str(batch)]) if batch else []
+            outcome = replace(outcome, files=len(files))
+            batch_files = Files(tuple(files), self.context.engine)
+            report = update(self.table, batch_files, self.context, at=line.end_of(slot), catch_up=True, yes=self.yes)
+        except AppliedSlotError:  # somebody else has moved the clock: the files are late and join the next tick
+            if batch is not None:
+                put_back(self.folder, batch)
+            return
         except WarehouseError as error:
-            yield Outcome(table=table.name, slot=None, files=0, error=str(error))
+            if batch is None or not isinstance(error, _BAD_BATCH):
+                yield replace(outcome, error=str(error), cause=error)
+                return
+            aside = refuse_batch(self.folder, batch, self.last, [file.path.name for file in files], str(error))
+            yield replace(outcome, error=str(error), set_aside=str(aside))
+            is_left_out = True
+        else:
+            if batch is not None or not report.already_applied:
+                yield replace(outcome, report=report)
+            if batch is not None:
+                keep_applied(self.folder, batch)
+            is_left_out = report.already_applied and line.kind.has_wall_clock
+        if is_left_out and batch is not None:  # the tick is over, whatever its batch was
+            yield from self.apply(slot, None)

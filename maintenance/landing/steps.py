@@ -13,19 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ebb.index.timeline import TimeKind
+from ebb.index.timeline import TimeKind, Timeline
 
-__all__ = ["Landed", "Step", "label_time", "steps"]
+__all__ = ["Landed", "Step", "due_slot", "label_time", "slot_of_file", "steps"]
 
 _LABEL = re.compile(r"(\d{4})-?(\d{2})-?(\d{2})(?:[T_](\d{2})[-:.]?(\d{2})?(?:[-:.]?(\d{2}))?Z?)?(?=[._-]|$)")
-
-
 _NUMBER = re.compile(r"(\d{1,18})(?=[._-]|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A file that has arrived, and the slot it says or shows it belongs to; None: the next one."""
+    """A file that has arrived, and the slot it belongs to; None: the next one."""
 
     path: Path
     slot: int | None
@@ -59,11 +57,26 @@ def label_time(name: str, kind: TimeKind) -> int | None:
     return kind.from_datetime(moment)
 
 
-def steps(clock: int | None, due: int | None, landed: Sequence[Landed]) -> list[Step]:
-    """Return the updates to make, in order: each tick that has files, then the last tick that is over.
+def slot_of_file(name: str, modified_us: int, line: Timeline) -> int | None:
+    """Return the slot that a file belongs to by its name or by when it was last modified; None: the next one.
 
-    ``due`` is the last tick that is over; None for integer columns, where files alone move the clock.
+    >>> hours = Timeline(kind=TimeKind.TIMESTAMP, origin=0, tick=3600_000_000, span=86400_000_000)
+    >>> slot_of_file("1970-01-01T0500Z.csv", 0, hours), slot_of_file("cars.csv", 4 * 3600_000_000 + 1, hours)
+    (5, 5)
     """
+    time = label_time(name, line.kind)
+    if time is not None:
+        return line.clock_at(time)
+    return line.slot_of(line.kind.from_micros(modified_us)) if line.kind.has_wall_clock else None
+
+
+def due_slot(line: Timeline, moment: datetime) -> int | None:
+    """Return the last tick that is over at a moment; None for integer columns, where files alone move the clock."""
+    return line.clock_at(line.kind.from_datetime(moment)) if line.kind.has_wall_clock else None
+
+
+def steps(clock: int | None, due: int | None, landed: Sequence[Landed]) -> list[Step]:
+    """Return the updates to make, in order: each tick that has files, then ``due``, the last tick that is over."""
     first = clock + 1 if clock is not None else min((f.slot for f in landed if f.slot is not None), default=due)
     if first is None or (due is not None and first > due):
         return []

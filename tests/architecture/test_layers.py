@@ -19,7 +19,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors",),
-        ("timeline", "grid", "keys"),
+        ("timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "directory", "ledger"),
         ("columns", "strategy", "sidefile"),
         ("values", "cost"),
@@ -40,6 +40,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("upkeep",),
         ("update", "inspect"),
         ("landing",),
+        ("schedule",),
         ("api",),
     ),
     "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",)),

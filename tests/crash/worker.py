@@ -98,7 +98,7 @@ class _WatchedSnapshot(Snapshot):
         assert isinstance(self.table, WatchedTable)
         noted = Commit(
             op=what["report"]["op"],
-            slot=what["ledger"].clock,
+            slot=what["change"].clock,
             began=began,
             committed=committed,
             files_added=len(what["adds"]),

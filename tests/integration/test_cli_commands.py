@@ -440,7 +440,7 @@ def test_run_applies_what_has_landed_tick_by_tick(ebb: Command) -> None:
     assert "column a is not in the table" in result.err
     assert [line.split()[:2] for line in result.out.splitlines()] == [["t", "4"], ["t", "5"], ["t", "6"]]
     assert _ids(ebb.right("probe", "t", "l", "--format", "csv").out) == [40, 60]
-    assert sorted(os.listdir("landing")) == ["_applied", "_refused", "_taken"]
+    assert sorted(os.listdir("landing")) == ["_applied", "_lock", "_refused", "_taken"]
     assert ebb.right("run", "--once").out == "nothing to do: no files have arrived and no tick is due\n"
 
 

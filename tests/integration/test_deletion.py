@@ -81,6 +81,7 @@ def test_removed_files_wait_for_readers_and_strays_do_not(warehouse: Warehouse, 
     stray = table.table.folder / "u9-0123456789ab/_g=0/_e=0/x.parquet"
     stray.parent.mkdir(parents=True)
     stray.write_bytes(b"left behind")
+    (table.table.hidden / "lock").write_text('{"pid": 1}')  # of a run that was killed
 
     table.update(write_batch(tmp_path / "2.parquet", [Record(3, "a", 2, 4)]), at=2)
     removed = first - {f.path for f in table.table.snapshot().files}

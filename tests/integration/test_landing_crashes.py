@@ -1,59 +1,55 @@
-"""A landing folder is finished exactly once, wherever between two files the run before was killed."""
+"""A landing folder is finished exactly once, wherever in its files the run before was killed or the disk failed (P33)."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ebb import OpenTable, Warehouse
+from ebb.index.errors import WarehouseError
 from ebb.maintenance.landing.run import Outcome, run_table
 from tests.builders import integer_table, records, scanned_ids, write_batch
-
-
-class Killed(BaseException):
-    """Nothing catches it, as nothing runs after a kill."""
+from tests.faults import Interruption, armed, full_disk
 
 
 def run(table: OpenTable) -> list[Outcome]:
-    return list(run_table(table.table, table.warehouse.context(), until=table.warehouse.now()))
+    return list(run_table(table.table.snapshot(), table.warehouse.context(), until=table.warehouse.now()))
 
 
-@pytest.mark.parametrize("moves", range(8))
-def test_a_run_killed_after_any_move_is_finished_exactly_once(
-    moves: int, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def landed(warehouse: Warehouse, at: int) -> tuple[OpenTable, Path]:
+    """Return a table with files for two ticks: a batch left by a killed run, a good and a bad file; a good one."""
+    landing = warehouse.root.parent / f"landing{at}"
+    table = integer_table(warehouse, f"t{at}", landing=str(landing), quarantine_time="9")
+    write_batch(landing / "_taken/1.part/1-a.csv", records((10, "a", 1, 7)))
+    write_batch(landing / "1-a.csv", records((11, "b", 1, 7)))
+    (landing / "1-bad.csv").write_text("wrong\n", encoding="utf-8")
+    write_batch(landing / "2-a.csv", records((20, "a", 2, 7)))
+    return table, landing
+
+
+@pytest.mark.parametrize(("error", "first", "stride"), [(Interruption, 0, 1), (full_disk, 1, 4)])
+def test_a_run_that_breaks_off_anywhere_is_finished_exactly_once(
+    error: Callable[[], BaseException], first: int, stride: int, warehouse: Warehouse
 ) -> None:
     """Of a batch that was applied, a file that had not been put away yet was taken for a late one, and applied twice."""
-    landing = tmp_path / "landing"
-    table = integer_table(warehouse, landing=str(landing), quarantine_time="9")
-    wanted = []
-    for slot in (1, 2):
-        for letter in "ab":
-            wanted.append(10 * slot + ord(letter) - ord("a"))
-            write_batch(landing / f"{slot}-{letter}.csv", records((wanted[-1], letter, slot, slot + 6)))
-    done = 0
-    rename = Path.rename
-
-    def counted(path: Path, target: Any) -> Path:
-        nonlocal done
-        if landing in path.parents:
-            if done == moves:
-                raise Killed
-            done += 1
-        return rename(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", counted)
-        try:
+    for at in itertools.count(first, stride):
+        table, landing = landed(warehouse, at)
+        with armed(landing, error(), at) as fault, contextlib.suppress(Interruption, WarehouseError):
             run(table)
-        except Killed:
-            assert done == moves
-    for _ in range(2):
-        assert not [outcome for outcome in run(table) if outcome.error]
+        name = "1-z.csv" if (landing / "1-a.csv").exists() else "1-a.csv"  # used again as soon as it is free
+        write_batch(landing / name, records((30, "c", 1, 7)))
+        again = [outcome for _ in range(2) for outcome in run(table)]
 
-    assert scanned_ids(table) == wanted
-    left = sorted(path.name for path in landing.rglob("*") if path.is_file())
-    assert left == ["1-a.csv", "1-b.csv", "2-a.csv", "2-b.csv"]
-    assert {path.parts[len(landing.parts)] for path in landing.rglob("*.csv")} == {"_applied"}
-    assert sum(commit.admitted or 0 for commit in table.history()) == 4
+        assert not [outcome for outcome in again if outcome.is_stopped], fault.seen
+        assert scanned_ids(table) == [10, 11, 20, 30], fault.seen
+        assert sum(row.admitted or 0 for row in table.history()) == 4, fault.seen
+        files = [path.relative_to(landing) for path in landing.rglob("*.csv")]
+        assert sorted(path.parts[0] for path in files) == ["_applied"] * 4 + ["_refused"], fault.seen
+        assert not list((landing / "_taken").iterdir())
+        if len(fault.seen) <= at:
+            break
+    assert at > 15

@@ -57,7 +57,7 @@ def _hours(folder: Path, warehouse: Warehouse) -> list[Any]:
         report = table.update(_batch(folder, hour, form), at=end + timedelta(minutes=hour))
         told += [report.slot, report.time, report.admitted, report.expired, report.reasons, _shown(table)]
     told.append(_shown(table, as_of="2013-03-10T10:30:00"))
-    told.append([e[1] for e in table.table.snapshot().ledger.batches])
+    told.append([number for _, number in table.table.snapshot().ledger.fingerprints.recent])
     return told
 
 

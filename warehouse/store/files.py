@@ -7,9 +7,10 @@ below a table.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,19 +19,23 @@ from ebb.warehouse.store.paths import doomed_folder, side_file
 
 __all__ = [
     "absolute",
+    "append_line",
     "create",
     "files_below",
     "fill",
     "folders_in",
+    "free_place",
     "identity",
     "make_folder",
-    "move",
+    "mapped",
+    "names_in",
     "opened_file",
     "patch",
     "read_at",
     "refuse_links",
     "remove_all_but",
     "remove_empty_folders",
+    "remove_empty_parents",
     "remove_file",
     "remove_folder",
     "remove_tree",
@@ -85,6 +90,12 @@ def fill(file: int, room: memoryview, offset: int) -> int:
     return offset
 
 
+def mapped(path: Path) -> memoryview:
+    """Return the bytes of a file that never changes, without reading them all."""
+    with path.open("rb") as opened:
+        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
 def patch(path: str, data: bytes, offset: int) -> None:
     """Write over some bytes of a file."""
     with open(path, "r+b", buffering=0) as opened:
@@ -96,10 +107,17 @@ def rename(old: str | Path, new: str | Path) -> None:
     os.rename(old, new)
 
 
-def move(old: Path, new: Path) -> None:
-    """Give a file another name that nobody has: FileExistsError if somebody does."""
-    os.link(old, new, follow_symlinks=False)
-    os.unlink(old)
+def free_place(folder: Path, names: Iterable[str]) -> Path:
+    """Return the first place in a folder that nothing has.  It stays free while the caller alone puts things there."""
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a text; a line before it that was cut off stays alone."""
+    with path.open("ab+") as text:
+        end = text.seek(0, os.SEEK_END)
+        is_cut = bool(end) and os.pread(text.fileno(), 1, end - 1) != b"\n"
+        text.write(b"\n" * is_cut + line.encode() + b"\n")
 
 
 def create(path: Path, data: bytes, *, unfinished: Path) -> None:
@@ -154,6 +172,20 @@ def remove_empty_folders(folder: Path) -> None:
     for place, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):  # not empty, or a reader is writing what it knows of a file there
             os.rmdir(place)
+
+
+def remove_empty_parents(table: Path, path: str) -> None:
+    """Remove the folders above a file below a table that hold nothing any more."""
+    for parent in list(Path(path).parents)[:-1]:
+        try:
+            os.rmdir(table / parent)
+        except OSError:  # not empty, or gone already
+            return
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of everything in a folder."""
+    return os.listdir(folder)
 
 
 def folders_in(folder: Path) -> list[str]:

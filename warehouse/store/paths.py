@@ -12,10 +12,17 @@ from ebb.index.grid import Cell
 
 __all__ = [
     "HIDDEN",
+    "LANDING_APPLIED",
+    "LANDING_LOCK",
+    "LANDING_REASONS",
+    "LANDING_REFUSED",
+    "LANDING_TAKEN",
+    "LOCK",
     "LOG",
     "QUARANTINE_SUFFIX",
     "REFUSED",
     "SIDE_SUFFIX",
+    "STATES",
     "UNFINISHED_COMMITS",
     "cell_folder",
     "doomed_folder",
@@ -27,20 +34,32 @@ __all__ = [
     "is_data_file",
     "new_data_file",
     "new_table_name",
+    "numbered_batch",
+    "numbered_file",
     "partial_side_file",
     "quarantine_file",
     "rewrite_folder",
+    "segment_checksum",
+    "segment_name",
     "side_file",
     "staging_folder",
+    "state_name",
     "unfinished_commit",
 ]
 
 LOG = "_delta_log"
 HIDDEN = "_ebb"  # what is not part of the Delta table
+LOCK = "lock"
+STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
 UNFINISHED_COMMITS = "_commit_*.json.tmp"  # delta-rs calls its own so as well
+LANDING_TAKEN = "_taken"  # below a landing folder: batches that are being applied
+LANDING_APPLIED = "_applied"
+LANDING_REFUSED = "_refused"
+LANDING_REASONS = "_reasons.jsonl"  # beside refused files
+LANDING_LOCK = "_lock"
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
 
@@ -60,6 +79,25 @@ def entry_name(version: int) -> str:
 def unfinished_commit(id: str) -> str:
     """Return the name under which a log entry is written before it gets its own."""
     return UNFINISHED_COMMITS.replace("*", id)
+
+
+def state_name(version: int) -> str:
+    """Return a new name for the state of the ledger at a version."""
+    return f"state-{version}-{_id()}"
+
+
+def segment_name(checksum: str) -> str:
+    """Return a new name for a segment of fingerprints, which carries its checksum."""
+    return f"seen-{_id()}-{checksum}"
+
+
+def segment_checksum(name: str) -> str:
+    """Return the checksum in the name of a segment.
+
+    >>> segment_checksum(segment_name("0123abcd"))
+    '0123abcd'
+    """
+    return name.rsplit("-", 1)[-1]
 
 
 def staging_folder(slot: int) -> str:
@@ -138,6 +176,31 @@ def dropped_name(table: str, id: str = "*") -> str:
 def new_table_name(table: str, id: str = "*") -> str:
     """Return the name of a table that is being created; without an id, a pattern for all of them."""
     return f".new-{table}-{id}"
+
+
+def numbered_batch(slot: int, number: int) -> str:
+    """Return the name of the folder of a batch; the second one of a slot has the number 1.
+
+    >>> numbered_batch(7, 0), numbered_batch(7, 1)
+    ('7', '7.1')
+    """
+    return f"{slot}.{number}" if number else str(slot)
+
+
+def numbered_file(name: str, number: int) -> str:
+    """Return another name for a landed file, which says the same tick and the same format; its own for 0.
+
+    >>> numbered_file("40-cars.csv.gz", 0), numbered_file("40-cars.csv.gz", 2)
+    ('40-cars.csv.gz', '40-cars.n2.csv.gz')
+    """
+    if not number:
+        return name
+    path = PurePosixPath(name)
+    end = path.suffix
+    if end.lower() == ".gz":
+        end = path.with_suffix("").suffix + end
+    # With a letter: a number alone could be read as the minutes of the tick that the name starts with.
+    return f"{name.removesuffix(end)}.n{number}{end}"
 
 
 def inside(path: str) -> str:

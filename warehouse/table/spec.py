@@ -15,16 +15,21 @@ from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import Timeline
 
-__all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns"]
+__all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
 
 FORMAT_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, "_reason", "_raw", "_keys", "_over", "_h1", "_h2"}
 
 
+def is_name(name: str) -> bool:
+    """Whether a table can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """Refuse a table name that is not ``[a-z][a-z0-9_]{0,62}``: it is a folder, a view and part of messages."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         msg = f"table name {name!r} must start with a letter a-z and hold at most 63 of a-z, 0-9 and _"
         raise UsageError(msg)
     return name
@@ -61,12 +66,17 @@ class TableSpec:
     bound: int  # the deletion bound, in the unit of the time columns
     reader_time: int  # how long removed files wait for readers, same unit
     quarantine_time: int  # how long quarantined records are kept, same unit
+    log_retention: int  # how long commits are kept in the log, same unit
     landing: str | None = None  # the folder `ebb run` takes batches from
 
     @property
     def lag(self) -> int:
         """Return how many ticks an expired record may stay in a live file."""
         return lag_ticks(self.bound, self.timeline, self.reader_time)
+
+    def quarantined_until(self, clock: int) -> int:
+        """Return the last slot whose refused records and landed files have been kept for long enough at a clock."""
+        return clock - max(0, self.quarantine_time // self.timeline.tick - 1)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -93,6 +103,7 @@ class TableSpec:
             "ebb.deletionBound": str(self.bound),
             "ebb.readerTime": str(self.reader_time),
             "ebb.quarantineTime": str(self.quarantine_time),
+            "ebb.logRetention": str(self.log_retention),
             "ebb.landing": self.landing or "",
         }
 
@@ -141,6 +152,7 @@ class TableSpec:
             bound=int(values["ebb.deletionBound"]),
             reader_time=int(values["ebb.readerTime"]),
             quarantine_time=int(values["ebb.quarantineTime"]),
+            log_retention=int(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
         )
 

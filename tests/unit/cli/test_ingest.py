@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from ebb.cli.main import main
+from ebb.warehouse.store.lock import locked
 from tests.unit.cli.command import Command, state_of
 from tests.unit.cli.conftest import DECLARED
 
@@ -148,6 +151,48 @@ def test_a_file_with_another_header_is_set_aside_with_its_reason(with_table: Com
     assert "column a is not in the table" in result.err
     assert "_refused/2" in result.err
     assert result.out.startswith("t  2  "), "the tick itself was applied"
+
+
+def test_a_killed_runs_file_does_not_replace_a_new_one_of_the_same_name(with_table: Command) -> None:
+    with_table.right("update", "t", "--at", "1")
+    with_table.right("alter", "t", "--landing", "landing")
+    for place, text in (("landing/_taken/2.part", "killed,run\n"), ("landing", "new,file\n")):
+        Path(place).mkdir(parents=True, exist_ok=True)
+        Path(place, "2-cars.csv").write_text(text, encoding="utf-8")
+
+    with_table.right("run", "--once", "--dry-run")
+    assert main(["--warehouse", str(with_table.root), "run", "--once"]) == 1
+
+    kept = {path.name: path.read_text(encoding="utf-8") for path in Path("landing/_refused/2").glob("*.csv")}
+    assert sorted(kept.values()) == ["killed,run\n", "new,file\n"]
+    reasons = [json.loads(line) for line in Path("landing/_refused/2/_reasons.jsonl").read_text("utf-8").splitlines()]
+    assert sorted(name for reason in reasons for name in reason["files"]) == sorted(kept)
+
+
+def test_a_broken_table_is_told_and_the_others_are_run(with_table: Command) -> None:
+    for name in ("a", "b", "c"):
+        with_table.right("create", name, *DECLARED, "--landing", f"landing-{name}")
+        with_table.right("update", name, "--at", "1")
+    (with_table.root / "b/_delta_log/00000000000000000001.json").write_text("", encoding="utf-8")
+    (with_table.root / "b/_delta_log/00000000000000000000.json").unlink()
+    for name in ("a", "c"):  # an empty tick, without a JVM
+        Path(f"landing-{name}/_taken/2").mkdir(parents=True)
+
+    result = with_table("run", "--once")
+
+    assert result.code == 1
+    assert result.err.startswith("ebb: b: ")
+    assert [line.split()[:2] for line in result.out.splitlines()] == [["a", "2"], ["c", "2"]]
+
+
+def test_a_landing_folder_that_another_run_works_on_is_told_with_its_holder(with_table: Command) -> None:
+    with_table.right("alter", "t", "--landing", "landing")
+
+    with locked(Path("landing/_lock"), "it"):
+        told = with_table.wrong("run", "--once", "--wait", "1s", code=1)
+
+    assert told.startswith(f"t: landing folder {Path('landing').resolve()} is being written by process ")
+    assert told.endswith("waited 1 s; pass --wait to wait longer")
 
 
 @pytest.mark.parametrize("command", ["seal", "purge", "erase"])

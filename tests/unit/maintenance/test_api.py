@@ -166,7 +166,7 @@ def _with_property(table: OpenTable, name: str, value: str | None) -> None:
         ("ebb.inserted", "nothing"), ("ebb.expires", "nothing"), ("ebb.tick", "0"), ("ebb.tick", "x"),
         ("ebb.span", "-1"), ("ebb.origin", ""), ("ebb.groups", "ring:0:1"), ("ebb.groups", "ring"),
         ("ebb.cohorts", "circle:4:1"), ("ebb.strategy", "forget"), ("ebb.deletionBound", "soon"),
-        ("ebb.readerTime", None), ("ebb.quarantineTime", "1.5"),
+        ("ebb.readerTime", None), ("ebb.quarantineTime", "1.5"), ("ebb.logRetention", "for ever"),
     ],
 )  # fmt: skip
 def test_a_stored_property_that_is_wrong_is_damage(table: OpenTable, name: str, value: str | None) -> None:
@@ -174,14 +174,14 @@ def test_a_stored_property_that_is_wrong_is_damage(table: OpenTable, name: str, 
     _with_property(table, name, value)
 
     with pytest.raises(ebb.CorruptionError, match=r"the properties of table t cannot be understood: .*backup"):
-        table.status()
+        table.warehouse.table("t").status()
 
 
 def test_a_table_with_a_bound_that_nobody_would_declare_can_still_be_read(table: OpenTable) -> None:
     """Reading back ran the checks of declaring, and status asked for another bound."""
     _with_property(table, "ebb.deletionBound", "1")
 
-    assert table.status().deletion_bound == "1"
+    assert table.warehouse.table("t").status().deletion_bound == "1"
     with pytest.raises(ebb.UsageError, match="deletion bound 2 is shorter"):
         table.alter(deletion_bound="2")
 
