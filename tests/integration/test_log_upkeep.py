@@ -183,7 +183,7 @@ def test_an_erase_that_fails_is_tried_again_by_the_next_update(tmp_path: Path) -
 
     assert any("cannot be erased" in warning for warning in report.warnings)
     assert stray.exists()
-    assert table.update(at=3).warnings == []
+    assert table.update(at=3).warnings == ()
     assert not stray.exists()
 
 
