@@ -31,6 +31,7 @@ from ebb.warehouse.parquet.arrow import arrow_schema, conform
 from ebb.warehouse.parquet.sizes import WriteSizes
 from ebb.warehouse.parquet.writer import Layout, RunWriter
 from ebb.warehouse.read.finder import Finder
+from ebb.warehouse.read.request import Cost
 from ebb.warehouse.read.window import Window
 
 __all__ = [
@@ -89,8 +90,8 @@ class Ebb:
 
 
 class _Unfiltered(Finder):
-    def filtered(self, blocks: Sequence[Block], wanted: Wanted) -> list[Block]:
-        del wanted
+    def filtered(self, blocks: Sequence[Block], wanted: Wanted, cost: Cost) -> list[Block]:
+        del wanted, cost
         return list(blocks)
 
 

@@ -10,13 +10,15 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.abc import MetaPathFinder
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ebb.cli.commands import define, ingest, maintain, read
 from ebb.cli.commands import inspect as see
 from ebb.cli.commands import shell as prompt
+from ebb.cli.hints import error_text
 from ebb.cli.interrupts import Terminated
 from ebb.cli.options import State
 from ebb.cli.output import render
@@ -40,9 +42,24 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "See": (see.status, see.history, see.explain, see.quarantine),
     "Maintain": (maintain.seal, maintain.purge, maintain.erase),
 }
+
+
+class _Command(TyperCommand):
+    """A command whose usage line is NAME [KEY]..., as everywhere else, and not {NAME} [KEY]."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the parts of the usage line."""
+        arguments = [
+            piece.strip("{}") + "..." * (parameter.nargs == -1)
+            for parameter in self.get_params(ctx)
+            for piece in parameter.get_usage_pieces(ctx)
+        ]
+        return ["[OPTIONS]", *arguments]
+
+
 for _title, _commands in _GROUPS.items():
     for _command in _commands:
-        app.command(rich_help_panel=_title)(_command)
+        app.command(rich_help_panel=_title, cls=_Command)(_command)
 
 
 def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -57,9 +74,9 @@ def _version(value: bool) -> None:  # noqa: FBT001 - typer's callback
 def options(
     ctx: typer.Context,
     warehouse: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The folder of all tables; also EBB_WAREHOUSE.")
+        str | None, typer.Option(metavar="DIR", help="The folder that holds the tables; also EBB_WAREHOUSE.")
     ] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback after an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -90,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     except WarehouseError as error:
         if debug:
             raise
-        render.error(str(error))
+        render.error(error_text(error))
         return error.exit_code
     except Terminated as interruption:
         render.error("interrupted")
@@ -111,8 +128,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _command_of(arguments: list[str]) -> str:
-    known = {command.__name__ for commands in _GROUPS.values() for command in commands}
-    return next((f"{word} " for word in arguments if word in known), "")
+    """Return the command among arguments: the first word that is neither an option nor the value of one."""
+    words = iter(arguments)
+    for word in words:
+        if word == "--warehouse":
+            next(words, None)
+        elif not word.startswith("-"):
+            known = {command.__name__ for commands in _GROUPS.values() for command in commands}
+            return f"{word} " if word in known else ""
+    return ""
 
 
 class _NoPandas(MetaPathFinder):

@@ -3,40 +3,58 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from ebb.maintenance.api import Warehouse
 
-__all__ = ["Conf", "DryRun", "Json", "Master", "Name", "State", "Wait", "Yes", "state"]
+__all__ = ["Conf", "DryRun", "Json", "Limit", "Master", "Name", "State", "Wait", "Yes", "limit_option", "state"]
+
+
+def _count(value: str | int) -> int:
+    """Read how many of something are wanted; a default comes as a number."""
+    text = str(value)
+    if not (text.isascii() and text.isdigit()):
+        msg = f"{text!r} is not a whole number from 0 on"
+        raise typer.BadParameter(msg)
+    return int(text[-18:]) if set(text[:-18]) <= {"0"} else 10**18
+
+
+def limit_option(help: str) -> Any:
+    """Return the option for the most records or commits that are shown."""
+    return typer.Option("--limit", metavar="N", parser=_count, help=help)
+
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The table.", show_default=False)]
+
+
+Limit = Annotated[int | None, limit_option("Return at most N records.")]
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without changing anything.")]
 
 
 Wait = Annotated[
-    str | None, typer.Option("--wait", metavar="D", help="Wait so long for another writer, like 30s or 5m.")
+    str | None, typer.Option("--wait", metavar="D", help="How long to wait for another writer (e.g. 30s, 5m).")
 ]
 
 
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master, like local[2] or spark://host:7077.")
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master (e.g. local[2], spark://host:7077).")
 ]
 
 
 Conf = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be given many times.")
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be given several times.")
 ]
 
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without being asked.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @dataclass(frozen=True, slots=True)

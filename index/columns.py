@@ -242,8 +242,10 @@ def check_drift(where: str, found: Sequence[Column], expected: Sequence[Column],
             twin = next((name for name in wanted if name.lower() == column.name.lower()), None)
             if twin:
                 raise SchemaDriftError(where, column.name, f"is called {twin} in the table", f"rename it to {twin}")
-            step = f'remove it, or add it to the table: ebb alter NAME --add-column "{column.name} {column.type}"'
-            raise SchemaDriftError(where, column.name, "is not in the table", step)
+            step = f"remove it, or add it to the table as {column.name} {column.type}"
+            raise SchemaDriftError(
+                where, column.name, "is not in the table", step, f"{column.name} {column.type}", hint="add_column"
+            )
         if typed and wanted[column.name].type != column.type:
             has = f"has type {column.type}, and the table has {wanted[column.name].type}"
             raise SchemaDriftError(where, column.name, has, f"cast it to {wanted[column.name].type}")

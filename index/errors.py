@@ -15,12 +15,13 @@
     │   ├── NotDueError
     │   └── ConflictError             somebody else committed in between
     ├── UpgradeError                  the table was written by a newer Ebb
-    ├── CorruptionError               what is on disk contradicts itself: run a check, restore
+    ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
     └── EngineError                   Spark, Java or the disk failed
         └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
 
 Raw values are the exception's arguments and the text is made when it is shown, so that a test can read
-the values and the error survives pickling.
+the values and the error survives pickling. The text is the facts and a next step in words that fit everywhere; where an
+edge has better ones (an option of the command line, a button of a page), ``hint`` names the step, see ``cli/hints.py``.
 """
 
 from __future__ import annotations
@@ -53,62 +54,98 @@ class WarehouseError(Exception):
     """The root: every error here says what was wrong, which limit it broke and what to do next."""
 
     exit_code: ClassVar[int] = 1
-    template: ClassVar[str] = "{0}"
+    template: ClassVar[str] = "{0}"  # the facts
+    step: ClassVar[str] = "{1}"  # what to do next; may be left out
+    hint: str | None = None
+
+    def __init__(self, *values: object, hint: str | None = None) -> None:
+        super().__init__(*values)
+        if hint is not None:
+            self.hint = hint
+
+    @property
+    def facts(self) -> str:
+        """Return what was wrong."""
+        return self.template.format(*self.args)
+
+    @property
+    def next_step(self) -> str:
+        """Return what to do, in words that fit everywhere."""
+        try:
+            return self.step.format(*self.args)
+        except IndexError:
+            return ""
 
     def __str__(self) -> str:
-        return self.template.format(*self.args)
+        return f"{self.facts}; {self.next_step}" if self.next_step else self.facts
 
 
 class UsageError(WarehouseError):
-    """An argument cannot be accepted."""
+    """Arguments: what is wrong, next step if it is not said there."""
 
     exit_code = 2
 
 
 class InputError(WarehouseError):
-    """The data or the request does not fit the table."""
+    """Arguments: what is wrong, next step if it is not said there."""
 
 
 class UnknownTableError(InputError):
-    """Arguments: name, warehouse, names of the tables that exist."""
+    """Arguments: name, warehouse, names of the tables that exist if they are known."""
 
-    template = "there is no table {0} in {1}; {2}"
+    template = "there is no table {0} in {1}"
+
+    @property
+    def next_step(self) -> str:
+        """Return which tables there are."""
+        if len(self.args) < 3:
+            return "look which tables there are"
+        return f"it has {', '.join(self.args[2])}" if self.args[2] else "it is empty"
 
 
 class TableExistsError(InputError):
     """Arguments: name, folder."""
 
-    template = "table {0} exists already in {1}; choose another name or run: ebb drop {0}"
+    template = "table {0} exists already in {1}"
+    step = "choose another name, or drop that table first"
+    hint = "table_exists"
 
 
 class SchemaDriftError(InputError):
     """Arguments: where, column, what is wrong with it, next step."""
 
-    template = "{0}: column {1} {2}; {3}"
+    template = "{0}: column {1} {2}"
+    step = "{3}"
 
 
 class UnreadableInputError(InputError):
     """Arguments: file, reason, next step."""
 
-    template = "{0}: {1}; {2}"
+    template = "{0}: {1}"
+    step = "{2}"
 
 
 class AppliedSlotError(InputError):
     """Arguments: slot, its time, clock, what is known of the batch applied there."""
 
     template = "slot {0} ({1}) is not after the clock {2}, and this batch is not the one applied there: {3}"
+    step = ""
 
 
 class JumpError(InputError):
     """Arguments: slot, ticks, clock."""
 
-    template = "slot {0} is {1} ticks after the clock {2}; pass --catch-up to apply them in one commit"
+    template = "slot {0} is {1} ticks after the clock {2}"
+    step = "catching up was not allowed"
+    hint = "catch_up"
 
 
 class OverDeletionError(InputError):
     """Arguments: slot, ticks, live records."""
 
-    template = "moving the clock {1} ticks to slot {0} would expire all {2} live records; pass --yes if that is meant"
+    template = "moving the clock {1} ticks to slot {0} would expire all {2} live records"
+    step = "expiring all of them was not allowed"
+    hint = "expire_all"
 
 
 class RetryError(WarehouseError):
@@ -118,42 +155,49 @@ class RetryError(WarehouseError):
 class LockedError(RetryError):
     """Arguments: what is locked, holder, seconds waited."""
 
-    template = "{0} is being written by {1}; waited {2:g} s, pass --wait to wait longer"
+    template = "{0} is being written by {1}; waited {2:g} s"
+    step = "try again later"
+    hint = "locked"
 
 
 class NotDueError(RetryError):
     """Arguments: slot, when its tick is over, now."""
 
-    template = "the tick of slot {0} is not over before {1} and it is {2} now; run again then, or pass --at"
+    template = "the tick of slot {0} is not over before {1} and it is {2} now"
+    step = "try again then"
+    hint = "not_due"
 
 
 class ConflictError(RetryError):
     """Arguments: table, version that was read."""
 
-    template = (
-        "another commit was made to table {0} after version {1} was read; nothing was changed, run the command again"
-    )
+    template = "another commit was made to table {0} after version {1} was read"
+    step = "nothing was changed, try again"
 
 
 class UpgradeError(WarehouseError):
     """Arguments: table, format version found, format version known."""
 
-    template = "table {0} has format version {1} and this Ebb knows {2}; upgrade Ebb"
+    template = "table {0} has format version {1} and this Ebb knows {2}"
+    step = "upgrade Ebb"
 
 
 class CorruptionError(WarehouseError):
     """Arguments: what was found, where, next step."""
 
-    template = "{0}: {1}; {2}"
+    template = "{0}: {1}"
+    step = "{2}"
 
 
 class EngineError(WarehouseError):
     """Arguments: what failed, reason, next step."""
 
-    template = "{0}: {1}; {2}"
+    template = "{0}: {1}"
+    step = "{2}"
 
 
 class InDoubtError(EngineError):
     """Arguments: table, reason."""
 
-    template = "whether the commit to table {0} was made is not known: {1}; nothing was deleted, run the command again to settle it"
+    template = "whether the commit to table {0} was made is not known: {1}"
+    step = "nothing was deleted, and the next run settles it"

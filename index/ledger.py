@@ -215,11 +215,8 @@ def check_span(timeline: Timeline) -> None:
     """Refuse a span of more ticks than a ledger can count."""
     ticks, show = timeline.ticks_per_span, timeline.kind.show_duration
     if ticks > MAX_TICKS:
-        msg = (
-            f"span {show(timeline.span)} has {ticks:,} ticks of {show(timeline.tick)}, and a table counts {MAX_TICKS:,} at "
-            "most; pass a longer --tick or a shorter --span"
-        )
-        raise UsageError(msg)
+        msg = f"span {show(timeline.span)} has {ticks:,} ticks of {show(timeline.tick)}, and a table counts {MAX_TICKS:,} at most"
+        raise UsageError(msg, "choose a longer tick or a shorter span")
 
 
 def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | None, catch_up: bool) -> int:
@@ -232,8 +229,8 @@ def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | 
     due = None if now is None else timeline.clock_at(now)
     if ledger.clock is None:
         if due is None:
-            msg = "the table has no clock yet, and integers have no now; pass --at, or run ebb load first"
-            raise UsageError(msg)
+            msg = "the table has no clock yet, and integers have no now"
+            raise UsageError(msg, "load it first, or say which time the update is for", hint="no_clock")
         return due
     slot = ledger.clock + 1
     if due is None:

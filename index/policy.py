@@ -31,7 +31,7 @@ def parse_pair(text: str, what: str) -> tuple[int, int]:
 def check_size(groups: int, cohorts: int) -> None:
     """Refuse a grid with more cells than a table may have."""
     if groups * cohorts > MAX_CELLS:
-        msg = f"grid {groups}x{cohorts} has {groups * cohorts} cells; the limit is {MAX_CELLS}, pass a smaller --grid"
+        msg = f"grid {groups}x{cohorts} has {groups * cohorts} cells; the limit is {MAX_CELLS}, choose a smaller grid"
         raise UsageError(msg)
 
 

@@ -31,7 +31,7 @@ def _ticks_until_out(strategy: Strategy, grid: Grid) -> int:
 
 def shortest_bound(strategy: Strategy, grid: Grid, timeline: Timeline, reader_time: int) -> int:
     """Return the shortest deletion bound that can be kept: w*tick until it leaves the live table, the
-    readers' time, and one tick until the update that erases the file.
+    grace period of readers, and one tick until the update that erases the file.
     """
     return (_ticks_until_out(strategy, grid) + 1) * timeline.tick + reader_time
 
@@ -53,7 +53,7 @@ def check_strategy(strategy: Strategy, grid: Grid, timeline: Timeline, *, bound:
             longer = "" if e == 1 else f", runs of at least {-(-p // (e - 1))} slots"
             msg = (
                 f"strategy retire needs E*w >= p + w, and {e}*{w} < {p} + {w} on grid {grid}; "
-                f"pass at least {-(-p // w) + 1} cohorts{longer}, or --strategy rebuild or norebuild"
+                f"take at least {-(-p // w) + 1} cohorts{longer}, or strategy rebuild or norebuild"
             )
         raise UsageError(msg)
     shortest = shortest_bound(strategy, grid, timeline, reader_time)
@@ -63,7 +63,7 @@ def check_strategy(strategy: Strategy, grid: Grid, timeline: Timeline, *, bound:
         run = "a run of one tick" if ticks == 1 else f"a run of {ticks} ticks"
         msg = (
             f"deletion bound {show(bound)} is shorter than the {show(shortest)} that strategy {strategy.value} "
-            f"needs on this grid ({run}, one tick more, {show(reader_time)} "
-            f"for readers); pass --deletion-bound {show(shortest)} or more, or shorter cohort runs"
+            f"needs on this grid ({run}, one tick more, {show(reader_time)} for readers)"
         )
-        raise UsageError(msg)
+        step = f"take a bound of {show(shortest)} or more, or shorter cohort runs"
+        raise UsageError(msg, step, show(shortest), hint="deletion_bound")

@@ -140,11 +140,11 @@ class Timeline:
 
     def __post_init__(self) -> None:
         if self.tick <= 0:
-            msg = f"tick {self.tick} is not positive; pass a longer --tick"
+            msg = f"tick {self.tick} is not positive; choose a longer tick"
             raise UsageError(msg)
         if self.span < self.tick:
             show = self.kind.show_duration
-            msg = f"span {show(self.span)} is shorter than the tick {show(self.tick)}; pass a longer --span"
+            msg = f"span {show(self.span)} is shorter than the tick {show(self.tick)}; choose a longer span"
             raise UsageError(msg)
 
     @property

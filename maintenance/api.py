@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenTable", "Warehouse", "open_warehouse"]
 
+_MOST_ROWS = 2**31 - 1  # that Spark can limit an answer to; nobody reads more of one
 _SHORT_BYTES = 64 * 1024 * 1024  # work for which the JVM need not compile its best
 
 
@@ -120,6 +121,8 @@ class Warehouse:
         progress: Callable[[str], None] = lambda _: None,
     ) -> pa.RecordBatchReader:
         """Answer a query; every table is a view of its live window.  DuckDB answers in this process, Spark in a JVM."""
+        if limit is not None and limit > _MOST_ROWS:
+            limit = None
         if engine == "duckdb":
             return self.sql_session().answer(query, limit)
         from ebb.warehouse.sql.spark import answer

@@ -141,15 +141,19 @@ def declare(root: Path, wish: Declaration) -> Declared:
     """Return the table with every default filled in, and one line on what was chosen and why."""
     check_name(wish.name)
     if (wish.like is None) == (wish.schema is None):
-        msg = "a table needs its columns once: pass either --like FILE or --schema"
-        raise UsageError(msg)
+        msg = "a table needs its columns once"
+        raise UsageError(msg, "give either a schema or a file to take them from", hint="columns")
     columns = infer_columns(wish.like) if wish.like is not None else parse_columns(str(wish.schema))
     check_new_columns(columns)
     by_name = {column.name: column for column in columns}
-    for option, names in (("--key", wish.key), ("--inserted", [wish.inserted]), ("--expires", [wish.expires])):
+    for role, names in (
+        ("key", wish.key),
+        ("insertion time", [wish.inserted]),
+        ("expiration time", [wish.expires]),
+    ):
         for name in names:
             if name not in by_name:
-                msg = f"{option} names {name!r}, which is not a column; the columns are {', '.join(by_name)}"
+                msg = f"the {role} names {name!r}, which is not a column; the columns are {', '.join(by_name)}"
                 raise UsageError(msg)
     _check_key(wish, [by_name[name] for name in wish.key])
     kinds = [time_kind(by_name[name]) for name in (wish.inserted, wish.expires)]
@@ -198,7 +202,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
 
 def _check_key(wish: Declaration, key: Sequence[Column]) -> None:
     if not key:
-        msg = "--key names no column; pass at least one"
+        msg = "the key names no column; give at least one"
         raise UsageError(msg)
     for column in key:
         if not column.is_sortable:
@@ -208,7 +212,7 @@ def _check_key(wish: Declaration, key: Sequence[Column]) -> None:
             msg = f"key column {column.name} is a time column of the table as well; copy it into a column of its own"
             raise UsageError(msg)
     if len({c.name for c in key}) < len(key):
-        msg = f"--key {','.join(wish.key)} names a column twice"
+        msg = f"key {','.join(wish.key)} names a column twice"
         raise UsageError(msg)
 
 
@@ -228,7 +232,7 @@ def _landing(folder: str | None) -> str | None:
     try:
         folder.encode()
     except UnicodeEncodeError as error:
-        msg = f"--landing {folder!r} is not Unicode, and the table could not remember it; pass another folder"
+        msg = f"landing folder {folder!r} is not Unicode, and the table could not remember it; choose another"
         raise UsageError(msg) from error
     return str(Path(folder).expanduser().resolve())
 
@@ -267,7 +271,7 @@ def _make_landing(spec: TableSpec) -> None:
     try:
         Path(spec.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"--landing {spec.landing} cannot be a folder ({error.strerror}); pass another one"
+        msg = f"landing {spec.landing} cannot be a folder ({error.strerror}); choose another one"
         raise InputError(msg) from error
 
 
@@ -313,7 +317,7 @@ def alter(
 def _new_column(spec: TableSpec, text: str) -> Column:
     columns = parse_columns(text)
     if len(columns) != 1:
-        msg = f"--add-column {text!r} names {len(columns)} columns; pass one at a time"
+        msg = f"{text!r} names {len(columns)} columns; add one at a time"
         raise UsageError(msg)
     check_new_columns((*spec.columns, columns[0]))
     return columns[0]

@@ -108,7 +108,7 @@ def _round(
                 is_settled = not outcome.is_stopped
             known[name] = _Known(snapshot, is_settled)
         except WarehouseError as error:
-            yield Outcome(table=name, slot=None, files=0, error=str(error))
+            yield Outcome(table=name, slot=None, files=0, error=str(error), cause=error)
 
 
 def _opened(root: Path, name: str, known: Snapshot | None) -> Snapshot:

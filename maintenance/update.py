@@ -138,7 +138,7 @@ def load(table: Table, batch: Batch, context: Context, *, at: int | None = None)
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
-                msg = f"table {spec.name} has been loaded already, its clock is at {shown}; use ebb update {spec.name}"
+                msg = f"table {spec.name} has been loaded already, its clock is at {shown}; update it instead"
                 raise InputError(msg)
             _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
         finally:
@@ -175,15 +175,15 @@ def _load_slot(snapshot: Snapshot, source: Source, context: Context, at: int | N
         return line.clock_at(line.kind.from_datetime(context.now)), None
     survey = source.survey()
     if survey.last_slot is None:
-        msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by; pass --at"
-        raise UsageError(msg)
+        msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by"
+        raise UsageError(msg, "say which time to set it to", hint="at")
     return survey.last_slot, survey
 
 
 def _check_read_again(staged: Staged, survey: Survey | None) -> None:
     if survey is not None and survey.records != staged.received:
         reason = f"{survey.records} records were read to set the clock by, and then {staged.received}"
-        raise UnreadableInputError("the batch", reason, "pass --at if it can be read only once")
+        raise UnreadableInputError("the batch", reason, "say which time to set it to", hint="at")
 
 
 def _stage(snapshot: Snapshot, source: Source, context: Context, *, slot: int, own_slots: bool) -> Staged:

@@ -1,7 +1,6 @@
 """Settings: where the warehouse is, who reads batches and how Spark is started.
 
-Each value comes from the first of these that names it: the command line, the environment, a TOML file, the default
-here. Only :func:`read_settings` looks at the environment of the process; everything else is handed down.
+Each value is looked up in this order: arguments, environment, TOML file, the default here. Only :func:`read_settings` looks at the environment of the process; everything else is handed down.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def load_settings(
     for item in conf:
         key, separator, value = item.partition("=")
         if not separator or not key.strip():
-            msg = f"--conf {item!r} is not KEY=VALUE; write it like spark.driver.memory=4g"
+            msg = f"Spark setting {item!r} is not KEY=VALUE; write it like spark.driver.memory=4g"
             raise UsageError(msg)
         pairs[key.strip()] = value
     cache = environment.get("XDG_CACHE_HOME") or "~/.cache"
@@ -103,7 +102,7 @@ def _read(file: Path) -> dict[str, Any]:
         msg = f"settings file {file} cannot be read: {error.strerror}; check EBB_CONFIG"
         raise UsageError(msg) from error
     except ValueError as error:  # not TOML, or not UTF-8
-        msg = f"settings file {file} is not TOML: {error}; mend that line"
+        msg = f"settings file {file} is not TOML: {error}; fix that line"
         raise UsageError(msg) from error
     _check(file, stored, _FILE, "")
     _check(file, stored.get("spark", {}), _SPARK, "spark.")

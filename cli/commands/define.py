@@ -22,17 +22,15 @@ def create(
     key: Annotated[str, typer.Option(metavar="COL[,COL]", help="The columns that records are found by.")],
     inserted: Annotated[str, typer.Option(metavar="COL", help="The column with a record's insertion time.")],
     expires: Annotated[str, typer.Option(metavar="COL", help="The column with a record's expiration time.")],
-    tick: Annotated[str, typer.Option(metavar="D", help="The time between two updates, like 5m or 1h.")],
-    span: Annotated[str, typer.Option(metavar="D", help="The longest lifetime of a record, like 7d.")],
+    tick: Annotated[str, typer.Option(metavar="D", help="The time between two updates (e.g. 5m, 1h).")],
+    span: Annotated[str, typer.Option(metavar="D", help="The longest lifetime of a record (e.g. 7d).")],
     like: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the columns from this sample file.")] = None,
     schema: Annotated[
-        str | None, typer.Option(metavar="DDL", help='The columns, like "tail STRING, dep TIMESTAMP".')
+        str | None, typer.Option(metavar="DDL", help='The columns (e.g. "tail STRING, dep TIMESTAMP").')
     ] = None,
-    origin: Annotated[
-        str | None, typer.Option(metavar="T", help="Where slot 1 starts; 1970 or 0 unless given.")
-    ] = None,
+    origin: Annotated[str | None, typer.Option(metavar="T", help="When slot 1 starts; 1970 or 0 by default.")] = None,
     grid: Annotated[
-        str | None, typer.Option(metavar="GxE", help="Groups by cohorts; chosen from the bound unless given.")
+        str | None, typer.Option(metavar="GxE", help="Groups by cohorts; chosen from the deletion bound by default.")
     ] = None,
     policy: Annotated[
         str | None, typer.Option(metavar="P", help="round-robin, chronological, random, or runs VxW.")
@@ -41,14 +39,15 @@ def create(
     deletion_bound: Annotated[
         str | None,
         typer.Option(
-            metavar="D", help="How long after its expiry a record may be on disk; a quarter of the span unless given."
+            metavar="D",
+            help="How long after its expiration a record may stay on disk; a quarter of the span by default.",
         ),
     ] = None,
     reader_time: Annotated[
-        str | None, typer.Option(metavar="D", help="How long removed files wait for readers.")
+        str | None, typer.Option(metavar="D", help="The grace period of readers: how long removed files stay on disk.")
     ] = None,
     quarantine_time: Annotated[
-        str | None, typer.Option(metavar="D", help="How long refused records are kept; the bound unless given.")
+        str | None, typer.Option(metavar="D", help="How long refused records are kept; the deletion bound by default.")
     ] = None,
     log_retention: Annotated[
         str | None,
@@ -90,7 +89,7 @@ def alter(
     log_retention: Annotated[str | None, typer.Option(metavar="D", help="How long commits stay in the log.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
     add_column: Annotated[
-        str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in records that are there.")
+        str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
     ] = None,
     wait: Wait = None,
     dry_run: DryRun = False,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ebb.cli.hints import error_text
 from ebb.cli.interrupts import guarded, terminable
 from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
@@ -47,7 +48,7 @@ def load(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None, engine: Engine = None,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Bring in the first records, in bulk, and set the clock."""
+    """Load the first records in bulk and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.load(
@@ -62,7 +63,7 @@ def update(
     yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
     engine: Engine = None, wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Advance the clock by a tick: admit a batch, expire what is over, in one commit."""
+    """Add a batch and remove expired records in one commit; advances the clock by a tick."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.update(
@@ -153,12 +154,21 @@ def run(
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
             if json and (once or event.is_news):
-                render.json_object({"outcomes": [asdict(o) for o in event.outcomes], "failed": failed})
+                render.json_object({"outcomes": [_outcome_object(o) for o in event.outcomes], "failed": failed})
             elif once and not json and not event.outcomes:
                 render.lines(["nothing to do: no files have arrived and no tick is due"])
             sys.stdout.flush()
     if failed:
         raise typer.Exit(1)
+
+
+def _error_text(outcome: Outcome) -> str | None:
+    return outcome.error if outcome.cause is None else error_text(outcome.cause)
+
+
+def _outcome_object(outcome: Outcome) -> dict[str, Any]:
+    known = asdict(replace(outcome, cause=None, error=_error_text(outcome)))
+    return {name: value for name, value in known.items() if name != "cause"}
 
 
 def _show_outcome(outcome: Outcome) -> None:
@@ -171,7 +181,7 @@ def _show_outcome(outcome: Outcome) -> None:
     if report is None:
         kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
         slot = "" if outcome.slot is None else f", slot {outcome.slot}"
-        render.error(f"{outcome.table}{slot}: {outcome.error}{kept}")
+        render.error(f"{outcome.table}{slot}: {_error_text(outcome)}{kept}")
         return
     if report.already_applied:
         render.lines(report_lines(outcome.table, report))

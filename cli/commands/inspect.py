@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebb.cli.options import Json, Name, state
+from ebb.cli.hints import error_text
+from ebb.cli.options import Json, Name, limit_option, state
 from ebb.cli.output import render
 from ebb.cli.output.records import write_lines
 from ebb.index.errors import WarehouseError
@@ -33,12 +34,12 @@ class Measure(str, Enum):
 def status(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The table; all of them unless given.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="The table; all tables if omitted.", show_default=False)
     ] = None,
     show: Annotated[Measure, typer.Option(help="What the heat map shows.")] = Measure.records,
     json: Json = False,
 ) -> None:
-    """Show where tables stand: clock, size, cells, deletion bound."""
+    """Show the state of tables: clock, size, cells, deletion bound."""
     warehouse = state(ctx).open()
     if name is not None:
         table = warehouse.table(name).status()
@@ -53,7 +54,7 @@ def status(
         try:
             tables.append(each.status())
         except WarehouseError as error:  # the others can be shown
-            broken[each.name] = str(error)
+            broken[each.name] = error_text(error)
     if json:
         errors = [{"name": table, "error": text} for table, text in broken.items()]
         render.json_object({"warehouse": str(warehouse.root), "tables": [*map(asdict, tables), *errors]})
@@ -123,10 +124,10 @@ def _status_lines(table: Status, measure: str) -> list[str]:
 def history(
     ctx: typer.Context,
     name: Name,
-    limit: Annotated[int | None, typer.Option(min=1, help="At most so many commits.")] = None,
+    limit: Annotated[int | None, limit_option("Show at most N commits.")] = None,
     json: Json = False,
 ) -> None:
-    """List the commits of a table, newest first, as the Delta log tells them."""
+    """List the commits of a table, newest first."""
     commits = state(ctx).open().table(name).history(limit)
     if json:
         rows = [{field: value for field, value in asdict(c).items() if value is not None} for c in commits]
@@ -152,10 +153,12 @@ def history(
 def explain(
     ctx: typer.Context,
     name: Name,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the query that shows the window to other engines.")] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the query that shows the live window to other engines.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Show the plan of the next update, or how other engines see the window."""
+    """Show the plan of the next update, or the query that shows the window to other engines."""
     table = state(ctx).open().table(name)
     if sql:
         query = table.window_sql()
@@ -176,17 +179,17 @@ def explain(
 def quarantine(
     ctx: typer.Context,
     name: Name,
-    limit: Annotated[int, typer.Option(min=0, help="Show at most so many records.")] = 20,
+    limit: Annotated[int, limit_option("Show at most N records.")] = 20,
     reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only records whose reason holds this text.")
+        str | None, typer.Option(metavar="TEXT", help="Only records whose reason contains this text.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Hand the records out for repair, as JSON lines or raw text lines."),
+        typer.Option(metavar="FILE", help="Export the records to fix them, as JSON lines or raw text lines."),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show refused records with their reasons, or hand them out for repair."""
+    """Show refused records with their reasons, or export them to be fixed."""
     refused = state(ctx).open().table(name).quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)
     if output is not None:

@@ -63,7 +63,7 @@ def purge(
     ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Rewrite every file that holds expired records, without them."""
+    """Rewrite the files that hold expired records, without those records."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         done = table.purge(wait=wait, dry_run=dry_run)
@@ -71,7 +71,7 @@ def purge(
 
 
 def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """Delete from disk the files that no version within the grace period of readers names."""
+    """Delete from disk the removed files whose grace period is over."""
     table = state(ctx).open().table(name)
     with guarded(table):
         done = table.erase(wait=wait, dry_run=dry_run)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebb.cli.options import Conf, Json, Master, Name, state
+from ebb.cli.options import Conf, Json, Limit, Master, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
@@ -51,7 +51,6 @@ AsOf = Annotated[
         "--as-of", metavar="T", help="Hide records that have expired at T, which may not be before the clock."
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="Return at most N records.")]
 Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
@@ -96,7 +95,7 @@ def _window(table: OpenTable, as_of: str | None, isolation: Isolation) -> Window
 def probe(
     ctx: typer.Context,
     name: Name,
-    key: Annotated[list[str] | None, typer.Argument(metavar="[KEY]...", help="Keys; parts of a composite key joined by commas, leading parts alone are enough.", show_default=False)] = None,
+    key: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Keys; parts of a composite key joined by commas, leading parts alone are enough.", show_default=False)] = None,
     low: Annotated[str | None, typer.Option("--from", metavar="K", help="Keys from K, inclusive.")] = None,
     high: Annotated[str | None, typer.Option("--to", metavar="K", help="Keys up to K, inclusive.")] = None,
     prefix: Annotated[str | None, typer.Option("--prefix", metavar="K", help="Keys that start with K.")] = None,
@@ -141,14 +140,17 @@ def _show_cost(cost: Cost, asked: int, log_seconds: float, read_seconds: float, 
 
 def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]:
     """Tell what a probe took."""
-    times = f", {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
+    times = f"; {cost.bytes_read / cost.bytes_returned:.1f} times what is returned" if cost.bytes_returned else ""
+    finding = (
+        f", {render.bytes_text(cost.directory_bytes)} of it to find the row groups" if cost.directory_bytes else ""
+    )
     reading = read_seconds - cost.directory_seconds
     return render.pairs(
         {
             "window": f"slot {cost.clock} of version {cost.version}",
             "files": f"{cost.files_read:,} read of {cost.files:,}",
             "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
-            "bytes": f"{render.bytes_text(cost.bytes_read)} read{times}",
+            "bytes": f"{render.bytes_text(cost.bytes_read)} read{finding}{times}",
             "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
             "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {reading:.3f} reading",
         }
@@ -201,4 +203,4 @@ def sql(
     warehouse = state(ctx).open(master, conf)
     found = warehouse.sql(query, limit, engine="spark" if by_spark else "duckdb", progress=render.progress)
     render.clear_progress()
-    write_records(limited(found, None), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+    write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)

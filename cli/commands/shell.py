@@ -201,10 +201,10 @@ def shell(
     ctx: typer.Context,
     name: Name,
     keep_history: Annotated[
-        bool, typer.Option("--history/--no-history", help="Keep the lines for the next time, in a file of yours.")
+        bool, typer.Option("--history/--no-history", help="Keep the history of lines in a file.")
     ] = True,
 ) -> None:
-    """Open a warm prompt: keys, scans and SQL in milliseconds."""
+    """Open a prompt that answers probes, scans and SQL in milliseconds."""
     warehouse = state(ctx).open()
     table = warehouse.table(name)
     engine = warehouse.sql_session(lambda other: prompt.window if other == name else None)

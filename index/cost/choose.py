@@ -117,7 +117,7 @@ def _on_shape(p: int, shape: tuple[int, int], policy: str | None, strategy: Stra
     groups, cohorts = shape
     if strategy is Strategy.RETIRE and policy is None:
         if cohorts == 1:
-            msg = f"strategy retire needs at least 2 cohorts, and grid {groups}x1 has 1; pass a --grid with more"
+            msg = f"strategy retire needs at least 2 cohorts, and grid {groups}x1 has 1; choose a grid with more"
             raise UsageError(msg)
         w = -(-p // (cohorts - 1))
         v = -(-(p + w - 1) // (groups - 1)) if groups > 1 else p

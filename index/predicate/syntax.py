@@ -151,7 +151,7 @@ class _Parser:
             place = match.end()
 
     def fail(self, why: str) -> NoReturn:
-        msg = f"--where {self.text!r}: {why}; it takes comparisons, and, or, not, in (...), between, is null"
+        msg = f"condition {self.text!r}: {why}; it takes comparisons, and, or, not, in (...), between, is null"
         raise UsageError(msg)
 
     def peek(self) -> tuple[str, str]:

@@ -90,7 +90,9 @@ def value(literal: Literal, column: Column) -> Any:
     """
     _check_sortable(column)
     if column.type == "string" and not literal.is_text:
-        msg = f"--where compares column {column.name} of type string with {literal.text}; write it '{literal.text}'"
+        msg = (
+            f"the condition compares column {column.name} of type string with {literal.text}; write it '{literal.text}'"
+        )
         raise UsageError(msg)
     kind = column.scalar
     assert kind is not None  # noqa: S101 - it has an order
@@ -121,7 +123,7 @@ def column_named(name: str, columns: Sequence[Column]) -> Column:
         if column.name == name:
             return column
     known = ", ".join(column.name for column in columns)
-    msg = f"--where names {name!r}, which is not a column: there are {known}, and a text is written '{name}'"
+    msg = f"the condition names {name!r}, which is not a column: there are {known}, and a text is written '{name}'"
     raise UsageError(msg)
 
 
@@ -156,13 +158,13 @@ def typed(leaf: Compare | In, columns: tuple[Column, ...]) -> Typed:
                 return _to_value(column, sign, right)
             if isinstance(right, Name):
                 return _to_value(column_named(right.name, columns), _MIRRORED[sign], left)
-            msg = f"--where compares two values, {left.text!r} and {right.text!r}; name a column"
+            msg = f"the condition compares two values, {left.text!r} and {right.text!r}; name a column"
             raise UsageError(msg)
 
 
 def _check_sortable(column: Column) -> None:
     if not column.is_sortable:
-        msg = f"--where cannot compare column {column.name} of type {column.type}; it can test it with is null"
+        msg = f"the condition cannot compare column {column.name} of type {column.type}; it can test it with is null"
         raise UsageError(msg)
 
 
@@ -172,7 +174,7 @@ def _to_column(left: Column, sign: str, right: Column) -> ToColumn:
     type = _common(left.type, right.type)
     if type is None:
         shown = f"{left.name} is {left.type}, {right.name} is {right.type}"
-        msg = f"--where compares columns of types that do not compare: {shown}; compare each with a value"
+        msg = f"the condition compares columns of types that do not compare: {shown}; compare each with a value"
         raise UsageError(msg)
     return ToColumn(left, sign, right, type)
 

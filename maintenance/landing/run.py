@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -43,6 +43,7 @@ class Outcome:
     report: Report | None = None
     error: str | None = None
     set_aside: str | None = None
+    cause: WarehouseError | None = field(default=None, compare=False, repr=False)  # of the error, for its hint
 
     @property
     def is_stopped(self) -> bool:
@@ -88,8 +89,8 @@ def _steps(snapshot: Snapshot, folder: Path, until: datetime) -> list[Step]:
     landed = arrived(folder, line)
     due = due_slot(line, until)
     if landed and due is None and snapshot.ledger.clock is None and all(file.slot is None for file in landed):
-        msg = f"table {snapshot.table.name} has no clock yet, and no file in {folder} is named after its tick, like 40-cars.csv; rename one or run ebb load first"
-        raise InputError(msg)
+        msg = f"table {snapshot.table.name} has no clock yet, and no file in {folder} is named after its tick, like 40-cars.csv"
+        raise InputError(msg, "rename one, or load the table first")
     return steps(snapshot.ledger.clock, due, landed)
 
 
@@ -163,10 +164,10 @@ class _Work:
             return
         except WarehouseError as error:
             if batch is None or not isinstance(error, _BAD_BATCH):
-                yield replace(outcome, error=str(error))
+                yield replace(outcome, error=str(error), cause=error)
                 return
             aside = refuse_batch(self.folder, batch, self.last, [file.path.name for file in files], str(error))
-            yield replace(outcome, error=str(error), set_aside=str(aside))
+            yield replace(outcome, error=str(error), set_aside=str(aside), cause=error)
             is_left_out = True
         else:
             if batch is not None or not report.already_applied:

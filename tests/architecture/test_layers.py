@@ -43,7 +43,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("schedule",),
         ("api",),
     ),
-    "cli": (("output",), ("options",), ("interrupts",), ("commands",), ("main",)),
+    "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
 EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}
@@ -251,15 +251,33 @@ def test_the_index_is_pure() -> None:
     assert guilty == {}
 
 
-def test_only_render_and_output_print() -> None:
-    calls = {
-        named(file)
-        for file in modules(*LAYERS)
-        for node in ast.walk(tree_of(file))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
-    }
+def writes(tree: ast.Module) -> Iterator[str]:
+    """Yield every call that writes to standard output or standard error."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        to_stream = re.search(r"std(out|err)", called) and called.rpartition(".")[2].startswith("write")
+        if to_stream or called in ("print", "pprint", "typer.echo", "typer.secho", "os.write", "traceback.print_exc"):
+            yield f"{node.lineno}: {called}"
 
-    assert calls == set()
+
+def test_only_the_output_of_the_command_line_writes_to_the_terminal() -> None:
+    guilty = [
+        f"{named(file)}:{call}"
+        for file in modules(*LAYERS)
+        if not named(file).startswith("cli/output/")
+        for call in writes(tree_of(file))
+    ]
+
+    assert guilty == []
+
+
+@pytest.mark.parametrize(
+    "text", ["print(1)", "sys.stdout.write(x)", "sys.stderr.buffer.writelines(x)", "sys.__stdout__.write(x)", "typer.echo(x)"]
+)  # fmt: skip
+def test_a_write_to_the_terminal_is_found(text: str) -> None:
+    assert len(list(writes(ast.parse(text)))) == 1
 
 
 def test_no_pickle_no_eval_no_shell() -> None:

@@ -500,7 +500,7 @@ def test_a_latest_read_as_of_a_moment_that_the_clock_passes_meanwhile_is_refused
     story.update()
     window, _ = forced(story.table.up_to_date(as_of=2), story.tick)
 
-    with pytest.raises(InputError, match="--as-of 2 is before the clock 3"):
+    with pytest.raises(InputError, match="time 2 is before the clock 3"):
         ids_of(window, "scan")
 
 

@@ -590,13 +590,13 @@ def test_what_one_window_makes_a_table_forget_another_one_learns_again(
     table.read_sizes = ReadSizes(stale_files=0)
     window = table.at_latest()
     files, wanted = window.visible_files(), window.wanted(["k001"])
-    found, groups = window.finder.find(files, wanted), window.finder.groups(files)
+    found, groups = window.finder.find(files, wanted, window.cost), window.finder.groups(files, window.cost)
 
     for kept in (files[:1], []):
         window.finder.keep(kept)
-        assert window.finder.groups(files) == groups
+        assert window.finder.groups(files, window.cost) == groups
         window.finder.keep(kept)
-        assert window.finder.find(files, wanted) == found
+        assert window.finder.find(files, wanted, window.cost) == found
 
 
 def test_threads_of_one_warm_table_see_true_windows_while_files_come_and_go(

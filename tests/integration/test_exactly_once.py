@@ -374,6 +374,6 @@ def test_loading_integers_does_not_take_its_clock_from_records_that_are_refused(
 
 def test_loading_nothing_but_refused_integers_asks_for_a_clock(tmp_path: Path) -> None:
     table = integer_table(open_warehouse(tmp_path / "w"))
-    with pytest.raises(UsageError, match="pass --at"):
+    with pytest.raises(UsageError, match="say which time"):
         table.load(write_batch(tmp_path / "none.csv", []))
     assert version_of(table) == 0

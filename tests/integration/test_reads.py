@@ -7,6 +7,8 @@ import json
 import random
 import tracemalloc
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from ebb import OpenTable, Warehouse
 from ebb.cli.main import main
 from ebb.index.errors import UsageError
 from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.read.request import Cost
+from ebb.warehouse.read.window import Window
 from ebb.warehouse.store.paths import side_file
 from tests.unit.cli.command import Command
 
@@ -279,6 +283,65 @@ def test_the_engine_without_a_jvm_can_neither_read_files_nor_change_anything(war
         with pytest.raises(UsageError):
             session.answer(query)
     assert not Path("x.csv").exists()
+
+
+def _cold(table: OpenTable) -> Window:
+    return Warehouse.open(table.warehouse.root).table("t").at_latest()
+
+
+def _chunk_bytes(table: OpenTable, groups: Iterable[tuple[str, int]], *columns: str) -> int:
+    """Return what columns take in row groups, as their footers tell it."""
+    total = 0
+    for path, group in groups:
+        facts = pq.read_metadata(table.table.folder / path).row_group(group)
+        chunks = [facts.column(i) for i in range(facts.num_columns)]
+        total += sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in columns)
+    return total
+
+
+def _footer_bytes(table: OpenTable, paths: Iterable[str]) -> int:
+    return sum(pq.read_metadata(table.table.folder / path).serialized_size + 8 for path in set(paths))
+
+
+def test_the_cost_of_a_probe_counts_what_is_read_and_nothing_else(points: OpenTable) -> None:
+    """Whole row groups were counted, whatever columns were asked for, and side files, filters and footers were not."""
+    key = points.scan(["k"]).read_all()["k"][0].as_py()
+    window, narrow, wide = _cold(points), _cold(points), _cold(points)
+    files, wanted = window.visible_files(), window.wanted([key])
+    met = window.finder.find(files, wanted, window.cost)
+    groups = [(block.path, block.group) for block in window.finder.filtered(met, wanted, window.cost)]
+    filters = sum(where.length for block in met for where in block.filters)
+    sides = sum((points.table.folder / side_file(file.path)).stat().st_size for file in files)
+    assert 0 < len(groups) <= len(met)
+    assert filters > 0
+
+    narrow.probe(key, columns=["n"])
+    wide.probe(key)
+
+    found_by = sides + filters + _footer_bytes(points, [path for path, _ in groups])
+    needed = ("k", "n", "exp", "_exp_slot")  # the order of records is by key and expiration
+    assert (narrow.cost.directory_bytes, wide.cost.directory_bytes) == (found_by, found_by)
+    assert narrow.cost.bytes_read == found_by + _chunk_bytes(points, groups, *needed)
+    assert wide.cost.bytes_read == found_by + _chunk_bytes(points, groups, *needed, "ins", "pay")
+    assert (narrow.cost.groups_read, narrow.cost.files_read) == (len(groups), len({path for path, _ in groups}))
+
+    warm = replace(narrow, cost=Cost())
+    warm.probe(key, columns=["n"])
+    assert (warm.cost.directory_bytes, warm.cost.bytes_read) == (0, _chunk_bytes(points, groups, *needed))
+
+
+def test_the_cost_of_a_scan_counts_its_columns_and_footers(points: OpenTable) -> None:
+    window = _cold(points)
+    files = window.visible_files()
+    groups = [(f.path, g) for f in files for g in range(pq.read_metadata(points.table.folder / f.path).num_row_groups)]
+    expired = [(path, g) for path, g in groups if next(f for f in files if f.path == path).has_expired(SLOTS)]
+
+    window.scan(["n"]).read_all()
+
+    slots = _chunk_bytes(points, expired, "_exp_slot")
+    footers = _footer_bytes(points, [f.path for f in files])
+    assert window.cost.bytes_read == footers + _chunk_bytes(points, groups, "n") + slots
+    assert window.cost.directory_bytes == footers
 
 
 def test_the_cost_of_a_probe_is_told(points: OpenTable, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

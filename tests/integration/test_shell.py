@@ -93,7 +93,7 @@ def test_a_line_that_is_wrong_is_told_and_the_next_one_answered(table: OpenTable
         [
             ".nope is not a command; .help shows them", "has no column 'nope'", ".range takes two keys", ".limit many is not",
             ".format xml is not", "put quotes around", "names 'nope', which is not a column", '"nope" not found',
-            "this is DROP", "exactly one of them",
+            "this is DROP", ".explain takes at least one key",
         ],
         strict=True,
     ):  # fmt: skip

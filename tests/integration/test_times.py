@@ -117,6 +117,30 @@ def test_as_of_is_exact_for_integers_and_dates_too(warehouse: Warehouse, tmp_pat
         assert shown == [i for i in range(10) if i + 1 > day]
 
 
+@pytest.mark.parametrize("kind", ["INT", "DATE", "TIMESTAMP"])
+def test_sql_over_a_window_of_a_moment_hides_what_has_expired_by_then(
+    warehouse: Warehouse, tmp_path: Path, kind: str
+) -> None:
+    """SQL ignored the moment, although its cache of windows knew it."""
+    unit = "" if kind == "INT" else "d"
+    wish = {"key": ["key"], "inserted": "inserted", "expires": "expires", "tick": f"7{unit}", "span": f"28{unit}"}
+    table = warehouse.create("t", schema=f"id INT, key STRING, inserted {kind}, expires {kind}", **wish)
+
+    def day(number: int) -> int | date:
+        return number if kind == "INT" else date(2026, 1, 1) + timedelta(days=number)
+
+    lines = [f"{i},k,{day(0)},{day(i + 1)}\n" for i in range(10)]
+    (tmp_path / "d.csv").write_text(HEAD + "".join(lines))
+    table.update(tmp_path / "d.csv", at=day(0))
+    moment: int | date = day(0)
+    session = warehouse.sql_session(lambda _: table.at_latest(as_of=moment))
+
+    for number in range(10):
+        moment = day(number)
+        shown = session.answer("SELECT id FROM t WHERE id < 9 ORDER BY id").read_all()["id"].to_pylist()
+        assert shown == [i for i in range(9) if i + 1 > number]
+
+
 def _hourly(folder: Path, *hours: int) -> list[Path]:
     files = []
     for hour in hours:

@@ -202,10 +202,9 @@ def infer_columns(path: Path) -> tuple[Column, ...]:
                 schema = pyarrow.json.read_json(stream).schema
     except (pa.ArrowException, OSError) as error:
         raise UnreadableInputError(
-            file.path, f"its columns cannot be told ({error})", "pass --schema instead"
+            file.path, f"its columns cannot be told ({error})", "declare them instead", hint="schema"
         ) from error
     try:
         return columns_of_arrow(schema, str(file.path))
     except SchemaDriftError as error:
-        msg = f"{error}; or pass --schema instead of --like"
-        raise UsageError(msg) from error
+        raise UsageError(str(error), "declare the columns instead", hint="schema") from error

@@ -93,6 +93,17 @@ class DataFile:
         facts = self.footer.row_group(group)
         return sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
 
+    def column_bytes(self, groups: Sequence[int], columns: Sequence[str]) -> int:
+        """Return the compressed size of some columns in row groups."""
+        leaves = [leaf for name in columns if name in self.columns for leaf in self.columns[name].leaves]
+        facts = [self.footer.row_group(group) for group in groups]
+        return sum(group.column(leaf).total_compressed_size for group in facts for leaf in leaves)
+
+    @property
+    def footer_bytes(self) -> int:
+        """Return the length of the footer."""
+        return int(self.footer.serialized_size) + 8
+
     def leaf(self, name: str) -> int:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
         return self.columns[name].leaves[0]

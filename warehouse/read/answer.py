@@ -33,7 +33,7 @@ from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Answer", "portions"]
+__all__ = ["Answer", "moment_of", "portions"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DAY = 24 * 60 * 60 * 1_000_000  # microseconds: a date beside a time is its first moment
@@ -76,7 +76,7 @@ class Answer:
         if any(file.has_expired(self.clock) for file in files):
             masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
         if self.as_of is not None:
-            masks.append(_is_after(table[self.expires], self.as_of))
+            masks.append(pc.greater(table[self.expires], moment_of(self.as_of, table[self.expires].type)))
         if any(self._has_older(file) for file in files):
             masks.append(pc.greater(table[INSERTED_SLOT], self.asked.after))
         if self.asked.where is not None:
@@ -93,17 +93,17 @@ class Answer:
         def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
             file, data, groups = task
             schema = self.schema_of([file])
+            cost.count(data=data.column_bytes(groups, schema.names))
             return self.visible(conform(data.read(groups, schema.names), schema), [file]).select(self.shown)
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
                 # Who reads everything waits for that more than for footers, which take memory in a large window.
-                data = self.finder.open(file, keep=self.asked.where is not None)
+                data = self.finder.open(file, keep=self.asked.where is not None, cost=cost)
                 cost.files_read += 1
                 cost.groups += data.groups
-                for groups, size in portions(data, self._groups(data), self.finder.sizes):
+                for groups in portions(data, self._groups(data), self.finder.sizes):
                     cost.groups_read += len(groups)
-                    cost.bytes_read += size
                     yield file, data, groups
 
         for table in in_parallel(work, tasks()):
@@ -141,16 +141,17 @@ class Answer:
         cost, finder = self.cost, self.finder
         by_path = {file.path: file for file in files}
         began = time.perf_counter()
-        met = finder.find(files, wanted)
-        blocks = finder.filtered(met, wanted)
+        met = finder.find(files, wanted, cost)
+        blocks = finder.filtered(met, wanted, cost)
         cost.directory_seconds += time.perf_counter() - began
-        cost.groups += finder.groups(files)
+        cost.groups += finder.groups(files, cost)
         cost.groups_met += len(met)
-        cost.groups_read += len(blocks)
-        cost.files_read += len({block.path for block in blocks})
-        cost.bytes_read += sum(block.size_bytes for block in blocks)
+        read: set[str] = set()
 
         def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
+            cost.groups_read += len(part)
+            cost.files_read += len({block.path for block in part} - read)
+            read.update(block.path for block in part)
             near = wanted.between(part[0].start, max((block.stop for block in part), key=stop_order))
 
             def work(share: list[tuple[CellFile, list[int]]]) -> pa.Table:
@@ -168,7 +169,8 @@ class Answer:
         """Return the wanted records of row groups of some files."""
         files = {file.path: file for file, _ in share}
         schema = self.schema_of(files.values())
-        opened = [(self.finder.open(file), groups) for file, groups in share]
+        opened = [(self.finder.open(file, cost=self.cost), groups) for file, groups in share]
+        self.cost.count(data=sum(data.column_bytes(groups, schema.names) for data, groups in opened))
         tables = []
         for parts, found in read_parts(opened, schema.names):
             table = conform(found, schema)
@@ -179,20 +181,18 @@ class Answer:
         return pa.concat_tables(tables)
 
 
-def portions(data: DataFile, groups: Iterable[int], sizes: ReadSizes) -> Iterator[tuple[list[int], int]]:
-    """Cut row groups of a file into portions for one thread; with their compressed bytes."""
+def portions(data: DataFile, groups: Iterable[int], sizes: ReadSizes) -> Iterator[list[int]]:
+    """Cut row groups of a file into portions for one thread."""
     portion: list[int] = []
-    size = weighed = 0
+    weighed = 0
     for group in groups:
         portion.append(group)
-        group_bytes = data.group_bytes(group)
-        size += group_bytes
-        weighed += max(group_bytes, sizes.least_bytes)
+        weighed += max(data.group_bytes(group), sizes.least_bytes)
         if weighed >= sizes.scan_bytes:
-            yield portion, size
-            portion, size, weighed = [], 0, 0
+            yield portion
+            portion, weighed = [], 0
     if portion:
-        yield portion, size
+        yield portion
 
 
 def _ordered(literal: Any) -> Any:
@@ -204,10 +204,9 @@ def _ordered(literal: Any) -> Any:
     return literal.encode() if isinstance(literal, str) else literal
 
 
-def _is_after(times: pa.ChunkedArray, moment: int) -> Any:
-    """Return which times are after a moment."""
-    value: Any = moment
-    if not pa.types.is_integer(times.type):
-        width = pa.int32() if pa.types.is_date32(times.type) else pa.int64()
-        value = pa.scalar(moment, width).cast(times.type)
-    return pc.greater(times, value)
+def moment_of(moment: int, kind: pa.DataType) -> pa.Scalar:
+    """Return a moment as a value of a time column."""
+    if pa.types.is_integer(kind):
+        return pa.scalar(moment)
+    width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    return pa.scalar(moment, width).cast(kind)

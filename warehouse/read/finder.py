@@ -22,6 +22,7 @@ from ebb.warehouse.parquet.bloom import may_hold, xxh64
 from ebb.warehouse.parquet.datafile import DataFile, read_bytes
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.read.recent import Recent
+from ebb.warehouse.read.request import Cost
 from ebb.warehouse.store.files import refuse_links, remove_file
 from ebb.warehouse.store.paths import side_file
 
@@ -46,26 +47,28 @@ class Finder:
         self._filters: Recent[bytes] = Recent(self.sizes.filter_bytes)
         self._lock = threading.Lock()
 
-    def open(self, file: CellFile, *, keep: bool = True) -> DataFile:
+    def open(self, file: CellFile, *, keep: bool = True, cost: Cost | None = None) -> DataFile:
         """Return a data file with its footer, which is kept; if ``keep`` is false, only as long as few are."""
         known = self._footers.get(file.path)
         if known is None:
             known = DataFile.open(self.table, file)
+            if cost is not None:
+                cost.count(directory=known.footer_bytes)
             chunks = known.groups * len(known.names)
             if keep or self._footers.total + chunks <= self.sizes.few_chunks:
                 self._footers.put(file.path, known, chunks)
         return known
 
-    def find(self, files: Sequence[CellFile], wanted: Wanted) -> list[Block]:
+    def find(self, files: Sequence[CellFile], wanted: Wanted, cost: Cost) -> list[Block]:
         """Return the blocks of these files that may hold what is wanted, in the order of their starts."""
         with self._lock:
-            self._take_in(files)
+            self._take_in(files, cost)
             return self._directory.find(wanted.intervals, {file.path for file in files})
 
-    def groups(self, files: Sequence[CellFile]) -> int:
+    def groups(self, files: Sequence[CellFile], cost: Cost) -> int:
         """Return how many row groups these files have."""
         with self._lock:
-            self._take_in(files)  # a later window may have forgotten some meanwhile
+            self._take_in(files, cost)  # a later window may have forgotten some meanwhile
             return sum(len(self._directory.blocks(file.path)) for file in files)
 
     def keep(self, files: Sequence[CellFile]) -> None:
@@ -76,32 +79,34 @@ class Finder:
                 for path in stale:
                     self._directory.discard(path)
 
-    def _take_in(self, files: Sequence[CellFile]) -> None:
+    def _take_in(self, files: Sequence[CellFile], cost: Cost) -> None:
         for file in files:
             if file.path not in self._directory:
-                self._directory.add(file.path, self._blocks(file))
+                self._directory.add(file.path, self._blocks(file, cost))
 
-    def _blocks(self, file: CellFile) -> Sequence[Block]:
+    def _blocks(self, file: CellFile, cost: Cost) -> Sequence[Block]:
         side = side_file(file.path)
         refuse_links(self.table, file.path)
         refuse_links(self.table, side)
         with contextlib.suppress(OSError), open(f"{self.table}/{side}", "rb", buffering=0) as opened:
-            known = load_blocks(file.path.rsplit("/", 1)[-1], file.path, opened.read())
+            data = opened.read()
+            cost.count(directory=len(data))
+            known = load_blocks(file.path.rsplit("/", 1)[-1], file.path, data)
             if known:
                 return known
-        blocks = blocks_of(self.open(file), self._names)
+        blocks = blocks_of(self.open(file, cost=cost), self._names)
         with contextlib.suppress(OSError):
             write_side_file(self.table, file.path, blocks)
             if not Path(self.table, file.path).exists():  # erased meanwhile: nothing of it may come back
                 remove_file(f"{self.table}/{side}")
         return blocks
 
-    def filtered(self, blocks: Sequence[Block], wanted: Wanted) -> list[Block]:
+    def filtered(self, blocks: Sequence[Block], wanted: Wanted, cost: Cost) -> list[Block]:
         """Leave out the blocks whose Bloom filters know that no wanted key is in them."""
         if not wanted.keys or len(wanted.keys) > _FILTERED_KEYS:
             return list(blocks)
         hashes = [self._hashes(key) for key in wanted.keys]
-        return [block for block in blocks if self._may_hold(block, wanted, hashes)]
+        return [block for block in blocks if self._may_hold(block, wanted, hashes, cost)]
 
     def _hashes(self, key: Key) -> list[int | None]:
         return [
@@ -109,18 +114,19 @@ class Finder:
             for part, kind in zip(key, self._kinds, strict=False)
         ]
 
-    def _may_hold(self, block: Block, wanted: Wanted, hashes: Sequence[Sequence[int | None]]) -> bool:
+    def _may_hold(self, block: Block, wanted: Wanted, hashes: Sequence[Sequence[int | None]], cost: Cost) -> bool:
         asked = [h for interval, h in zip(wanted.intervals, hashes, strict=True) if block.meets(interval)]
         for place, where in enumerate(block.filters):
             if where.length:
-                bits = self._bits(block.path, where)
+                bits = self._bits(block.path, where, cost)
                 asked = [h for h in asked if place >= len(h) or h[place] is None or may_hold(bits, h[place] or 0)]
         return bool(asked)
 
-    def _bits(self, path: str, where: Filter) -> bytes:
+    def _bits(self, path: str, where: Filter, cost: Cost) -> bytes:
         known = self._filters.get((path, where.offset))
         if known is None:
             found = read_bytes(self.table, path, where.offset, where.length, where.checksum)
+            cost.count(directory=len(found))
             known = found[-(len(found) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
             self._filters.put((path, where.offset), known, len(known))
         return known

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 from ebb.index.keys import Wanted
 from ebb.index.predicate.syntax import Predicate
 
 __all__ = ["Cost", "Read"]
+
+_COUNTING = threading.Lock()
 
 
 @dataclass(slots=True)
@@ -21,10 +24,19 @@ class Cost:
     groups: int = 0  # row groups of these files
     groups_met: int = 0  # whose key range holds a wanted key
     groups_read: int = 0
-    bytes_read: int = 0
+    bytes_read: int = 0  # column chunks, and what was read to find them
+    directory_bytes: int = (
+        0  # of these, to find them: side files, Bloom filters, footers; what is in memory costs nothing
+    )
     records: int = 0
     bytes_returned: int = 0
     directory_seconds: float = 0.0  # of probes
+
+    def count(self, *, data: int = 0, directory: int = 0) -> None:
+        """Count bytes that were read; threads may do so at the same time."""
+        with _COUNTING:
+            self.bytes_read += data + directory
+            self.directory_bytes += directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Window:
         line = self.snapshot.spec.timeline
         if self.as_of is not None and self.clock is not None and self.as_of < line.end_of(self.clock):
             shown = line.kind.show_time(self.as_of)
-            msg = f"--as-of {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, pass a later time"
+            msg = f"time {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, choose a later time"
             raise InputError(msg)
 
     @property

@@ -65,4 +65,4 @@ def _translated(error: Exception, what: str, *, is_query: bool) -> WarehouseErro
             step = "run it again if its version was erased meanwhile; otherwise restore the file from a backup"
             return CorruptionError("a data file cannot be read", _first_line(error), step)
         return UnreadableInputError("the batch", _first_line(error), "write the file again; nothing was changed")
-    return EngineError(what, _first_line(error), "nothing was changed; see --debug")
+    return EngineError(what, _first_line(error), "nothing was changed", hint="debug")

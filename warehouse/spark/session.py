@@ -76,7 +76,8 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
         if SparkContext._gateway is not None and is_gone(error):
             raise gone("Spark did not start") from error
         reason = _last_words() or str(error).splitlines()[0]
-        raise EngineError("Spark did not start", reason, "check java -version (17), --master and --conf") from error
+        step = "check that java -version is 17, and the settings of Spark"
+        raise EngineError("Spark did not start", reason, step, hint="spark_settings") from error
     if delta and _DELTA["spark.sql.extensions"] not in (extensions or ""):
         reason = "the Spark session of this process was started without Delta's jars"
         raise EngineError(

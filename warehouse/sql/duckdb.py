@@ -21,7 +21,7 @@ from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.errors import EngineError, UsageError, WarehouseError
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
 from ebb.warehouse.parquet.datafile import DataFile
-from ebb.warehouse.read.answer import portions
+from ebb.warehouse.read.answer import moment_of, portions
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.window import Window
 
@@ -94,7 +94,7 @@ class DuckSession:
             kinds = [statement.type.name for statement in self._connection.extract_statements(explained)]
         if kinds != ["SELECT"]:
             found = " and ".join(kinds) or "nothing"
-            msg = f"ebb sql answers one query, and this is {found}; start it with SELECT or WITH"
+            msg = f"one query is answered at a time, and this is {found}; start it with SELECT or WITH"
             raise UsageError(msg)
 
     def _show(self, window: Window) -> None:
@@ -123,7 +123,7 @@ class DuckSession:
             if isinstance(error, _OF_THE_QUERY):
                 msg = f"the query cannot be run: {text}"
                 raise UsageError(msg) from error
-            raise EngineError("the query failed", text, "mend the query, or ask with --engine spark") from error
+            raise EngineError("the query failed", text, "fix the query, or ask Spark", hint="ask_spark") from error
 
 
 class _Files(ds.Dataset):
@@ -144,8 +144,13 @@ class _Files(ds.Dataset):
     def scanner(self, *, columns: Sequence[str] | None = None, filter: Any = None) -> _Scanner:
         """Return what reads some columns of the live records for which a condition holds."""
         names = self.schema.names if columns is None else list(columns)
-        live = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
-        condition = live if filter is None else live & filter
+        condition = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
+        if self._window.as_of is not None:
+            expires = self._window.snapshot.spec.expires
+            kind = arrow_schema(self._window.snapshot.spec.columns).field(expires).type
+            condition &= ds.field(expires) > moment_of(self._window.as_of, kind)
+        if filter is not None:
+            condition &= filter
         return _Scanner(self._window.schema(names) if names else pa.schema([]), lambda: self._read(names, condition))
 
     def _read(self, columns: Sequence[str], condition: Any) -> Iterator[pa.RecordBatch]:
@@ -161,7 +166,7 @@ class _Files(ds.Dataset):
         def tasks() -> Iterator[tuple[DataFile, list[int]]]:
             for file, footer in zip(self._files, self._footers, strict=True):
                 met = footer.subset(condition, schema=everything)
-                for groups, _ in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
+                for groups in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
                     yield file, groups
 
         try:

@@ -105,11 +105,11 @@ def query(spark: SparkSession, text: str) -> DataFrame:
         shape = str(plan.treeString())
         found = _CHANGES.search(shape)
         if found:
-            msg = f"ebb sql answers queries only, and this is {found[1]}; start it with SELECT or WITH"
+            msg = f"only queries are answered, and this is {found[1]}; start it with SELECT or WITH"
             raise UsageError(msg)
         called = {name for name in _RUNS_CODE if f"'{name}(" in shape.lower()}
         if called:
-            msg = f"ebb sql does not call {', '.join(sorted(called))}; leave it out"
+            msg = f"queries may not call {', '.join(sorted(called))}; leave it out"
             raise UsageError(msg)
         return spark.sql(text)
 

@@ -48,9 +48,8 @@ def find_table(root: Path, name: str) -> Table:
     check_name(name)
     table = Table(root, name)
     if not table.log.is_dir():
-        names = ", ".join(t.name for t in list_tables(root))
-        known = f"it has {names}" if names else "it is empty: check --warehouse, or run ebb create first"
-        raise UnknownTableError(name, root, known)
+        names = tuple(t.name for t in list_tables(root))
+        raise UnknownTableError(name, root, names, hint=None if names else "no_tables")
     return table
 
 
@@ -118,6 +117,6 @@ def remove_dropped(root: Path, name: str = "*") -> None:
 def check_root(root: Path) -> Path:
     """Refuse a warehouse that is a file."""
     if root.exists() and not root.is_dir():
-        msg = f"warehouse {root} is not a folder; pass --warehouse DIR"
-        raise UsageError(msg)
+        msg = f"warehouse {root} is not a folder"
+        raise UsageError(msg, "choose another one", hint="warehouse")
     return root

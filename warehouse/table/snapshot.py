@@ -78,7 +78,7 @@ class Table:
 
     def _check_present(self) -> None:
         if not self.log.is_dir():
-            raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
+            raise UnknownTableError(self.name, self.root, hint="list_tables")
 
     def snapshot(self) -> Snapshot:
         """Pin the newest version: its files, declaration and ledger.
@@ -109,7 +109,7 @@ class Table:
         try:
             delta = DeltaTable(self.folder)
         except (TableNotFoundError, OSError) as error:
-            raise UnknownTableError(self.name, self.root, "run ebb status to see the tables") from error
+            raise UnknownTableError(self.name, self.root, hint="list_tables") from error
         except DeltaError as error:
             raise CorruptionError(
                 f"the log of table {self.name} cannot be read", error, "restore it from a backup"
@@ -258,9 +258,11 @@ class Snapshot:
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
         append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
-        if any("metaData" in action for action in actions):
-            return self.table.snapshot()
         after = self.after(LogEntry.of(entry, self.version + 1))
+        for metadata in (action["metaData"] for action in actions if "metaData" in action):
+            columns = columns_of_delta(metadata["schemaString"])
+            spec = TableSpec.from_properties(self.table.name, columns, metadata["configuration"])
+            after = replace(after, metadata=metadata, spec=spec)
         self.table._newest[:] = [after]
         return after
 

@@ -76,7 +76,7 @@ def test_everything_that_can_be_declared_is_kept(ebb: Command) -> None:
         (("--schema", SCHEMA + ", `a b` INT"), 2, "that Delta tables refuse"),
         (("--like", "there-is-no-such.csv"), 2, "either --like FILE or --schema"),
         (("--key", "nokey"), 2, "'nokey', which is not a column; the columns are id, key"),
-        (("--key", ","), 2, "--key names no column"),
+        (("--key", ","), 2, "the key names no column"),
         (("--key", "key,key"), 2, "names a column twice"),
         (("--key", "expires"), 2, "is a time column of the table as well"),
         (("--inserted", "pay"), 2, "must be timestamp, date, bigint or int"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,46 @@ def test_every_command_has_help_with_a_sentence_and_every_option_explained(comma
         words = line.strip("│* ").split()
         if words and words[0].startswith("--"):
             assert len(words) > 2, f"an option without help: {line}"
+
+
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        ("probe", "ebb probe [OPTIONS] NAME [KEY]..."), ("update", "ebb update [OPTIONS] NAME [FILE]..."),
+        ("status", "ebb status [OPTIONS] [NAME]"), ("sql", "ebb sql [OPTIONS] QUERY"), ("run", "ebb run [OPTIONS]"),
+    ],
+)  # fmt: skip
+def test_the_usage_line_shows_what_is_required_and_what_may_be_repeated(command: str, usage: str, ebb: Command) -> None:
+    shown = ebb.right(command, "--help").out
+
+    assert f"Usage: {usage}" in [line.strip() for line in shown.splitlines()]
+    assert not {"{", "range", "x>="} & {sign for sign in ("{", "range", "x>=") if sign in shown}
+
+
+@pytest.mark.parametrize("folder", ["sql", "probe", "status"])
+def test_a_warehouse_that_is_called_like_a_command_is_not_taken_for_it(
+    folder: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The folder was taken for the command, and pandas, which Spark needs, was hidden."""
+    assert main(["--warehouse", folder, "update", "t", "--nonsense"]) == 2
+    assert capsys.readouterr().err.endswith("see ebb update --help\n")
+    run = f"""
+import importlib.util, sys
+sys.argv = ["ebb", "--warehouse", {folder!r}, "update", "t"]
+from ebb.cli.main import entry
+try:
+    entry()
+except SystemExit:
+    pass
+import pyspark
+assert importlib.util.find_spec("pandas")
+"""
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "there is no table t" in done.stderr
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

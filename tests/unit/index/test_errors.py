@@ -34,8 +34,12 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (WarehouseError("plain {words}"), "plain {words}"),
     (UsageError("grid '4' is not two numbers"), "grid '4' is not two numbers"),
     (InputError("no records"), "no records"),
-    (UnknownTableError("t", "/w", "there are none"), "there is no table t in /w; there are none"),
-    (TableExistsError("t", "/w/t"), "table t exists already in /w/t; choose another name or run: ebb drop t"),
+    (UsageError("tick 0 is not positive", "choose a longer one"), "tick 0 is not positive; choose a longer one"),
+    (UsageError("no clock", "load it", hint="no_clock"), "no clock; load it"),
+    (UnknownTableError("t", "/w", ("a", "b")), "there is no table t in /w; it has a, b"),
+    (UnknownTableError("t", "/w", ()), "there is no table t in /w; it is empty"),
+    (UnknownTableError("t", "/w"), "there is no table t in /w; look which tables there are"),
+    (TableExistsError("t", "/w"), "table t exists already in /w; choose another name, or drop that table first"),
     (SchemaDriftError("a.csv", "x", "is missing", "add it"), "a.csv: column x is missing; add it"),
     (UnreadableInputError("a.csv", "not UTF-8", "convert it"), "a.csv: not UTF-8; convert it"),
     (
@@ -44,31 +48,31 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     ),
     (
         JumpError(43, 3, 40),
-        "slot 43 is 3 ticks after the clock 40; pass --catch-up to apply them in one commit",
+        "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
     ),
     (
         OverDeletionError(43, 3, 12),
-        "moving the clock 3 ticks to slot 43 would expire all 12 live records; pass --yes if that is meant",
+        "moving the clock 3 ticks to slot 43 would expire all 12 live records; expiring all of them was not allowed",
     ),
     (RetryError("later"), "later"),
     (
         LockedError("table t", "process 7", 1.50),
-        "table t is being written by process 7; waited 1.5 s, pass --wait to wait longer",
+        "table t is being written by process 7; waited 1.5 s; try again later",
     ),
     (
         NotDueError(5, "06:00", "05:59"),
-        "the tick of slot 5 is not over before 06:00 and it is 05:59 now; run again then, or pass --at",
+        "the tick of slot 5 is not over before 06:00 and it is 05:59 now; try again then",
     ),
     (
         ConflictError("t", 9),
-        "another commit was made to table t after version 9 was read; nothing was changed, run the command again",
+        "another commit was made to table t after version 9 was read; nothing was changed, try again",
     ),
     (UpgradeError("t", 2, 1), "table t has format version 2 and this Ebb knows 1; upgrade Ebb"),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
     (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
     (
         InDoubtError("t", "the disk is gone"),
-        "whether the commit to table t was made is not known: the disk is gone; nothing was deleted, run the command again to settle it",
+        "whether the commit to table t was made is not known: the disk is gone; nothing was deleted, and the next run settles it",
     ),
 ]
 
@@ -82,7 +86,7 @@ def test_an_error_says_what_was_wrong_and_what_to_do(error: WarehouseError, text
 def test_an_error_survives_pickling_with_its_values(error: WarehouseError) -> None:
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
 
-    assert (type(copy), copy.args, str(copy)) == (type(error), error.args, str(error))
+    assert (type(copy), copy.args, copy.hint, str(copy)) == (type(error), error.args, error.hint, str(error))
 
 
 @pytest.mark.parametrize("error", [error for error, _ in SHOWN], ids=lambda value: type(value).__name__)

@@ -184,7 +184,7 @@ def test_a_tick_that_is_not_over_is_refused(*, catch_up: bool) -> None:
 
 
 def test_the_first_update_of_an_integer_table_needs_a_time() -> None:
-    with pytest.raises(UsageError, match="the table has no clock yet, and integers have no now; pass --at"):
+    with pytest.raises(UsageError, match="the table has no clock yet, and integers have no now; load it first"):
         next_slot(Ledger(), HOURS, at=None, now=None, catch_up=False)
 
 

@@ -60,7 +60,7 @@ def test_runs_of_no_slots_are_refused_as_a_policy() -> None:
 
 def test_a_grid_may_have_as_many_cells_as_the_limit_and_no_more() -> None:
     assert make_grid("round-robin", 100, MAX_CELLS // 100, 36).cohorts.count == MAX_CELLS // 100
-    with pytest.raises(UsageError, match="grid 100x101 has 10100 cells; the limit is 10000, pass a smaller --grid"):
+    with pytest.raises(UsageError, match="grid 100x101 has 10100 cells; the limit is 10000, choose a smaller grid"):
         make_grid("round-robin", 100, 101, 36)
 
 
@@ -121,7 +121,7 @@ def test_retire_on_a_single_cohort_is_refused_without_the_advice_to_change_the_r
     with pytest.raises(UsageError) as caught:
         check_strategy(RETIRE, Grid(Ring(4), Ring(1, 8)), TENS, bound=1000, reader_time=10)
 
-    assert "pass at least 2 cohorts" in str(caught.value)
+    assert "take at least 2 cohorts" in str(caught.value)
     assert "runs of at least" not in str(caught.value)
 
 
@@ -131,6 +131,6 @@ def test_a_bound_that_cannot_be_kept_is_refused_with_the_shortest_that_can(
 ) -> None:
     grid = Grid(Ring(4), Ring(5, 2))
 
-    with pytest.raises(UsageError, match=f"deletion bound {bound} is shorter .* pass --deletion-bound {shortest} or"):
+    with pytest.raises(UsageError, match=f"deletion bound {bound} is shorter .* take a bound of {shortest} or"):
         check_strategy(strategy, grid, TENS, bound=bound, reader_time=10)
     check_strategy(strategy, grid, TENS, bound=shortest, reader_time=10)

@@ -135,7 +135,7 @@ def test_what_is_not_in_the_language_is_refused_with_the_place(text: str, why: s
     with pytest.raises(UsageError) as caught:
         parse_predicate(text)
 
-    assert str(caught.value).startswith(f"--where {text!r}: {why}; it takes comparisons")
+    assert str(caught.value).startswith(f"condition {text!r}: {why}; it takes comparisons")
 
 
 @pytest.mark.parametrize("before", ["", "(a = 1) and ((b = 2)) or "])

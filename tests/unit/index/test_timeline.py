@@ -44,7 +44,7 @@ def test_a_span_that_is_not_a_multiple_of_the_tick_takes_one_tick_more(span: int
 
 @pytest.mark.parametrize("tick", [0, -1])
 def test_a_tick_that_is_not_positive_is_refused(tick: int) -> None:
-    with pytest.raises(UsageError, match=f"tick {tick} is not positive; pass a longer --tick"):
+    with pytest.raises(UsageError, match=f"tick {tick} is not positive; choose a longer tick"):
         line(tick=tick)
 
 
@@ -53,7 +53,7 @@ def test_the_shortest_tick_is_one_unit() -> None:
 
 
 def test_a_span_shorter_than_the_tick_is_refused_with_both_shown() -> None:
-    with pytest.raises(UsageError, match="span 30m is shorter than the tick 1h; pass a longer --span"):
+    with pytest.raises(UsageError, match="span 30m is shorter than the tick 1h; choose a longer span"):
         line(kind=STAMP, tick=3600 * SECOND, span=1800 * SECOND)
 
 

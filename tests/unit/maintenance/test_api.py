@@ -12,7 +12,9 @@ import pytest
 import ebb
 from ebb import OpenTable, Warehouse
 from ebb.warehouse.settings import Settings
+from ebb.warehouse.table.catalog import alter_table
 from tests.builders import SCHEMA, integer_table, open_warehouse
+from tests.faults import armed, full_disk
 
 TIMES = {"inserted": "inserted", "expires": "expires", "tick": "1", "span": "6"}
 
@@ -182,3 +184,40 @@ def test_a_table_with_a_bound_that_nobody_would_declare_can_still_be_read(table:
     assert table.warehouse.table("t").status().deletion_bound == "1"
     with pytest.raises(ebb.UsageError, match="deletion bound 2 is shorter"):
         table.alter(deletion_bound="2")
+
+
+# Altering while the disk fails
+
+
+def _altered(table: OpenTable) -> tuple[str, list[str]]:
+    status = open_warehouse(table.warehouse.root).table("t").status()
+    return status.deletion_bound, [column.name for column in status.columns]
+
+
+def test_an_alter_that_fails_changes_all_or_nothing_and_says_which(tmp_path: Path) -> None:
+    """Properties and columns were two commits, every error of the log was called a conflict, and OSError was not caught."""
+    before, after = ("4", ["id", "key", "inserted", "expires", "pay"]), ("9", ["id", "key", "inserted", "expires", "pay", "note"])  # fmt: skip
+    outcomes = set()
+    with armed(tmp_path, full_disk()) as count:
+        integer_table(open_warehouse(tmp_path / "w")).alter(deletion_bound="9", add_column="note STRING")
+    for step in range(len(count.seen)):
+        table = integer_table(open_warehouse(tmp_path / str(step)))
+        failed: ebb.WarehouseError | None = None
+        try:
+            with armed(table.table.folder, full_disk(), at=step):
+                table.alter(deletion_bound="9", add_column="note STRING")
+        except ebb.WarehouseError as error:
+            failed = error
+        assert _altered(table) == (before if failed else after), (step, failed)
+        assert failed is None or "No space left" in str(failed)
+        outcomes.add(type(failed))
+    assert outcomes == {type(None), ebb.EngineError}
+
+
+def test_an_alter_that_somebody_else_overtook_is_a_conflict_and_changes_nothing(table: OpenTable) -> None:
+    snapshot = table.table.snapshot()
+    table.update(at=2)
+
+    with pytest.raises(ebb.ConflictError, match="nothing was changed, try again"):
+        alter_table(snapshot, {"ebb.deletionBound": "9"}, None, 0)
+    assert _altered(table)[0] == "4"

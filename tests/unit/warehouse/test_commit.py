@@ -58,7 +58,7 @@ def test_a_commit_whose_answer_was_lost_is_a_success(tmp_path: Path) -> None:
 def test_an_entry_that_cannot_be_read_is_in_doubt(tmp_path: Path) -> None:
     (tmp_path / entry_name(0)).write_text("{ not JSON")
 
-    with pytest.raises(InDoubtError, match="nothing was deleted, run the command again"):
+    with pytest.raises(InDoubtError, match="nothing was deleted, and the next run settles it"):
         commit(tmp_path, 0, "a")
 
 

@@ -1,0 +1,44 @@
+"""What to do after an error, in the words of the command line.
+
+Errors know facts and a next step that fits every edge. Where an option or a command says it better, the error's hint
+names a step of this table; in it, ``{n}`` is a value of the error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ebb.index.errors import WarehouseError
+
+__all__ = ["STEPS", "error_text"]
+
+STEPS = {
+    "add_column": 'remove it, or add it to the table: ebb alter NAME --add-column "{4}"',
+    "ask_spark": "fix the query, or ask with --engine spark",
+    "at": "pass --at",
+    "catch_up": "pass --catch-up to apply them in one commit",
+    "columns": "pass either --like FILE or --schema",
+    "debug": "nothing was changed; see --debug",
+    "deletion_bound": "pass --deletion-bound {2} or more, or shorter cohort runs",
+    "expire_all": "pass --yes if that is meant",
+    "list_tables": "run ebb status to see the tables",
+    "locked": "pass --wait to wait longer",
+    "no_clock": "pass --at, or run ebb load first",
+    "no_tables": "it is empty: check --warehouse, or run ebb create first",
+    "not_due": "run again then, or pass --at",
+    "schema": "pass --schema instead of --like",
+    "spark_settings": "check java -version (17), --master and --conf",
+    "table_exists": "choose another name or run: ebb drop {0}",
+    "warehouse": "pass --warehouse DIR",
+}
+
+
+def error_text(error: WarehouseError) -> str:
+    """Return an error as the command line tells it.
+
+    >>> from ebb.index.errors import JumpError
+    >>> error_text(JumpError(43, 3, 40))
+    'slot 43 is 3 ticks after the clock 40; pass --catch-up to apply them in one commit'
+    """
+    return f"{error.facts}; {STEPS[error.hint].format(*error.args)}" if error.hint in STEPS else str(error)
