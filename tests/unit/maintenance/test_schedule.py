@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from ebb import OpenTable, Warehouse
+from ebb.index.errors import EngineError
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.schedule import Round
 from ebb.warehouse.settings import Settings
@@ -221,6 +223,36 @@ def _micros(moment: datetime) -> int:
     return int(moment.timestamp()) * 1_000_000
 
 
+@pytest.fixture
+def as_a_user() -> Iterator[Path]:
+    """Return a folder of a user to whom something can be forbidden, and be that user."""
+    place = Path(tempfile.mkdtemp())
+    user = os.geteuid()
+    if user == 0:
+        os.chown(place, 65534, -1)
+        os.seteuid(65534)
+    yield place
+    os.seteuid(user)
+    shutil.rmtree(place)
+
+
+def test_a_table_that_may_not_be_looked_into_stops_no_other(as_a_user: Path, clock: Clock) -> None:
+    """Listing the tables ended with a PermissionError."""
+    warehouse = Warehouse(Settings(warehouse=as_a_user / "w"), now=clock)
+    tables = {name: landing_table(warehouse, name) for name in ("a", "bad", "c")}
+    clock.now += HOUR
+    tables["bad"].table.folder.chmod(0o000)
+
+    (done,) = [event for event in warehouse.run() if isinstance(event, Round)]
+
+    assert [(o.table, o.error is None) for o in done.outcomes] == [("a", True), ("bad", False), ("c", True)]
+    assert "table bad" in str(done.outcomes[1].error)
+
+    warehouse.root.chmod(0o000)
+    with pytest.raises(EngineError, match="cannot be read"):
+        list(warehouse.run())
+
+
 def test_a_table_that_breaks_and_is_repaired_goes_on(warehouse: Warehouse, clock: Clock) -> None:
     table = landing_table(warehouse)
     entry = table.table.log / "00000000000000000001.json"
@@ -374,6 +406,10 @@ def test_files_without_a_tick_do_not_wait_for_ever_in_silence(warehouse: Warehou
     assert "has no clock yet" in str(outcome.error)
     assert isinstance(done, Round)
     assert done.failed
+
+    (tmp_path / "n/_taken/1").mkdir(parents=True)  # a tick that was taken sets the clock first
+    (tmp_path / "n/cars.csv").write_text("wrong\n", encoding="utf-8")
+    assert [o.slot for o in warehouse.run() if isinstance(o, Outcome)] == [1, 2, 2]
 
 
 def test_a_dry_run_moves_nothing_and_locks_nothing(warehouse: Warehouse, clock: Clock) -> None:
