@@ -8,6 +8,7 @@ import platform
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["BATCHES", "Recorder", "in_turns", "median", "say", "timed", "work_folder"]
+__all__ = ["BATCHES", "Recorder", "in_turns", "median", "peak_memory", "say", "timed", "work_folder"]
 
 RESULTS = Path(__file__).parent / "results"
 WORK = Path(__file__).parent / "work"
@@ -61,6 +62,22 @@ def work_folder(name: str) -> Iterator[Path]:
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+_PEAK = """
+import atexit, sys
+def tell():  # not getrusage: its peak starts with the parent's
+    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    print(int(status["VmHWM"].split()[0]) * 1024, file=sys.stderr)
+atexit.register(tell)
+"""
+
+
+def peak_memory(code: str, *arguments: str) -> int:
+    """Return the bytes that a process of its own takes at most; ``code`` finds its arguments in ``sys.argv[1:]``."""
+    command = [sys.executable, "-c", _PEAK + code, *arguments]
+    told = subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True).stderr
+    return int(told.splitlines()[-1])
 
 
 class Recorder:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from bench import contestants
-from bench.measure import BATCHES, Recorder, in_turns, median, say, timed, work_folder
+from bench.measure import BATCHES, Recorder, in_turns, median, peak_memory, say, timed, work_folder
 from bench.readers import (
     Digest,
     DuckDb,
@@ -52,13 +52,6 @@ SCAN_TURNS = {"tiny": 3, "small": 9, "large": 5}
 SHELL_TURNS = 9
 QUERY = "SELECT count(*), sum(k), max(exp) FROM t"
 QUERY_TURNS = 9
-PEAK = """
-import atexit, sys
-def tell():  # not getrusage: its peak starts with the parent's
-    status = dict(line.split(":", 1) for line in open("/proc/self/status"))
-    print(int(status["VmHWM"].split()[0]) * 1024, file=sys.stderr)
-atexit.register(tell)
-"""
 SCANS = {  # processes that do nothing else
     "`ebb scan --format arrow`": """
 from ebb.cli.main import entry
@@ -214,11 +207,10 @@ def scans(bench: Bench, everybody: Sequence[Reader], file: SortedFile) -> None:
         bench.note("scan", reader=name, seconds=seconds)
         say(f"  scan, {name}: {median(seconds):.3f} s")
     for name, code in SCANS.items():
-        command = [sys.executable, "-c", PEAK + code, str(bench.table.warehouse.root)]
         for _ in range(3):
-            told = subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE).stderr
-            bench.note("memory", reader=name, bytes=int(told))
-        say(f"  peak memory of {name}: {int(told) / 1e6:.0f} MB")
+            peak = peak_memory(code, str(bench.table.warehouse.root))
+            bench.note("memory", reader=name, bytes=peak)
+        say(f"  peak memory of {name}: {peak / 1e6:.0f} MB")
 
 
 def queries(bench: Bench) -> None:

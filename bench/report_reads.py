@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench.measure import median
+from bench.tables import Bar, markdown, verdicts
 
 __all__ = ["reads_in_short", "reads_text"]
 
 Rows = list[dict[str, Any]]
 FILE, AT_ONCE = "one sorted file", "one sorted file, at once"
-_REACHED = "reached"
 COLD_BARS = {"small": 0.6, "large": 0.8}
 WHY = {  # bars are missed, by how their names start
     f"warm probe / {FILE}": "A window has many files, and a probe reads and checks a row group of each one that has the"
@@ -22,10 +21,6 @@ WHY = {  # bars are missed, by how their names start
     "peak memory of a scan in Python": "The records in work take 40 MB. The rest is Python, its libraries, and what"
     " Arrow's default allocator keeps; `ebb scan` chooses another one, and a program can do the same.",
 }
-
-
-def _table(header: list[str], lines: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(line) + " |" for line in [header, ["---"] * len(header), *lines]]
 
 
 def _of(rows: Rows, kind: str, **wanted: Any) -> Rows:
@@ -56,7 +51,7 @@ def _by_reader(
     lines = [
         [name, *(show(_middle(rows, kind, reader=name, **wanted)) for wanted in columns.values())] for name in names
     ]
-    return [title, "", *_table(["reader", *columns], lines), ""] if lines else []
+    return [title, "", *markdown(["reader", *columns], lines), ""] if lines else []
 
 
 def _costs(rows: Rows) -> list[str]:
@@ -71,7 +66,7 @@ def _costs(rows: Rows) -> list[str]:
             sizes = [f"{size / 1e6:.2f} MB", f"{returned / 1e6:.3f} MB", f"{size / returned:.1f}×"]
             lines.append([f"{keys:,}", reader, *counts, *sizes, seconds])
     header = ["keys", "reader", "records", "files read", "row groups met", "read", "bytes read", "returned", "ratio", "time"]  # fmt: skip
-    return ["What one probe reads:", "", *_table(header, lines), ""]
+    return ["What one probe reads:", "", *markdown(header, lines), ""]
 
 
 def _shell(rows: Rows) -> list[str]:
@@ -81,37 +76,37 @@ def _shell(rows: Rows) -> list[str]:
         for keys in _all_keys(rows)
     ]
     header = ["keys", "`ebb probe`", "`ebb --version`", "log", "directory", "read"]
-    return ["One key from the shell, the whole process; and parts of it:", "", *_table(header, lines), ""]
+    return ["One key from the shell, the whole process; and parts of it:", "", *markdown(header, lines), ""]
 
 
-def _bars(rows: Rows) -> Iterator[tuple[str, str, float, str, float]]:
-    """Yield what was to be reached: measurement, result in words, value, comparison, bar."""
+def _scan_ratio(rows: Rows, keys: int) -> float:
+    """Return how long a scan takes beside the faster way to read one sorted file."""
+    plain = min(_middle(rows, "scan", keys=keys, reader=name) for name in (FILE, AT_ONCE))
+    return _middle(rows, "scan", keys=keys, reader="Ebb") / plain
+
+
+def _bars(rows: Rows) -> Iterator[Bar]:
+    """Yield what was to be reached."""
     size = _of(rows, "table")[0]["workload"]
     for keys in _all_keys(rows):
         ours, file, spark = (_middle(rows, "probe", keys=keys, reader=name) for name in ("Ebb", FILE, "Spark"))
         at = f"{keys:,} keys"
-        yield f"warm probe / {FILE}, {at}", f"{ours / file:.1f}×", ours / file, "≤", 3
-        yield f"Spark / warm probe, {at}", f"{spark / ours:.1f}×", spark / ours, "≥", 10
+        yield Bar(f"warm probe / {FILE}, {at}", f"{ours / file:.1f}×", ours / file, "≤", 3)
+        yield Bar(f"Spark / warm probe, {at}", f"{spark / ours:.1f}×", spark / ours, "≥", 10)
         if size == "small" and keys >= 10_000:
-            yield f"warm probe in ms, {at}", f"{ours * 1000:.1f}", ours * 1000, "≤", 10
+            yield Bar(f"warm probe in ms, {at}", f"{ours * 1000:.1f}", ours * 1000, "≤", 10)
         if keys == 100:
             mine = _of(rows, "cost", keys=keys, reader="Ebb")
             ratio = median([r["bytes_read"] / r["bytes_returned"] for r in mine])
-            yield f"bytes read / returned, {at}", f"{ratio:.1f}×", ratio, "≤", 4
+            yield Bar(f"bytes read / returned, {at}", f"{ratio:.1f}×", ratio, "≤", 4)
         if size in COLD_BARS:
             cold = median([r["seconds"] for r in _of(rows, "shell", keys=keys)])
-            yield f"`ebb probe` from the shell in s, {at}", f"{cold:.2f}", cold, "≤", COLD_BARS[size]
-        scan = _middle(rows, "scan", keys=keys, reader="Ebb")
-        plain = min(_middle(rows, "scan", keys=keys, reader=name) for name in (FILE, AT_ONCE))
-        yield f"scan / {FILE}, {at}", f"{scan / plain:.2f}×", scan / plain, "≤", 1.2
+            yield Bar(f"`ebb probe` from the shell in s, {at}", f"{cold:.2f}", cold, "≤", COLD_BARS[size])
+        scan = _scan_ratio(rows, keys)
+        yield Bar(f"scan / {FILE}, {at}", f"{scan:.2f}×", scan, "≤", 1.2)
         for reader in dict.fromkeys(r["reader"] for r in _of(rows, "memory", keys=keys)):
             peak = max(r["bytes"] for r in _of(rows, "memory", keys=keys, reader=reader)) / 1e6
-            yield f"peak memory of {reader} in MB, {at}", f"{peak:.0f}", peak, "<", 300
-
-
-def _verdict(value: float, sign: str, bar: float) -> str:
-    reached = {"≤": operator.le, "≥": operator.ge, "<": operator.lt}[sign](value, bar)
-    return _REACHED if reached else f"missed by {max(value / bar, bar / value):.2f}×"
+            yield Bar(f"peak memory of {reader} in MB, {at}", f"{peak:.0f}", peak, "<", 300)
 
 
 def _by_keys(rows: Rows) -> dict[str, dict[str, Any]]:
@@ -126,17 +121,22 @@ def _scans(rows: Rows) -> list[str]:
     return _by_reader(rows, "scan", _by_keys(rows), _seconds, "Scan of all columns:")
 
 
-def _verdicts(rows: Rows) -> list[str]:
-    bars = [[name, told, f"{sign} {bar:g}", _verdict(value, sign, bar)] for name, told, value, sign, bar in _bars(rows)]
-    missed = [name for name, *_, verdict in bars if verdict != _REACHED]
-    reasons = [f"- {start}: {why}" for start, why in WHY.items() if any(name.startswith(start) for name in missed)]
-    told = ["", "Why bars were missed:", "", *reasons] if reasons else []
-    return [*_table(["measurement", "result", "bar", ""], bars), *told, ""]
+def _range(values: list[float], form: Callable[[float], str]) -> str:
+    """Return the least and the greatest of some figures."""
+    low, high = form(min(values)), form(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
-def reads_in_short(rows: Rows) -> list[str]:
+def reads_in_short(rows: Rows) -> dict[str, str]:
     """Return what somebody wants to know first of one run."""
-    return [*_probes(rows), *_scans(rows), *_verdicts(rows)]
+    every = _all_keys(rows)
+    probes = [_middle(rows, "probe", keys=k, reader="Ebb") / _middle(rows, "probe", keys=k, reader=FILE) for k in every]
+    cold = [median([r["seconds"] for r in _of(rows, "shell", keys=keys)]) for keys in every]
+    return {
+        "warm probe of a key / one sorted Parquet file": _range(probes, lambda x: f"{x:.1f}×"),
+        "scan / one sorted Parquet file": _range([_scan_ratio(rows, keys) for keys in every], lambda x: f"{x:.2f}×"),
+        "`ebb probe`, whole process": _range(cold, lambda x: f"{x:.2f} s"),
+    }
 
 
 def reads_text(rows: Rows) -> list[str]:
@@ -153,5 +153,5 @@ def reads_text(rows: Rows) -> list[str]:
         *_scans(rows),
         *_by_reader(rows, "sql", _by_keys(rows), _milliseconds, "`SELECT count(*), sum(k), max(exp) FROM t`:"),
         *_shell(rows),
-        *_verdicts(rows),
+        *verdicts(_bars(rows), WHY),
     ]

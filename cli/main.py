@@ -65,8 +65,8 @@ def options(
     ] = False,
 ) -> None:
     """Set what all commands share."""
-    del version
-    ctx.obj = State(warehouse=warehouse, debug=debug)
+    del version, debug  # the first is answered by its callback, the second is for main, which tells errors
+    ctx.obj = State(warehouse=warehouse)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -115,15 +115,12 @@ def _command_of(arguments: list[str]) -> str:
     return next((f"{word} " for word in arguments if word in known), "")
 
 
-_WITHOUT_SPARK = ("probe", "scan", "sql", "shell")  # unless it is asked for
-
-
 class _NoPandas(MetaPathFinder):
-    """Keeps Arrow from importing pandas, which takes longer than a probe and is of no use to it."""
+    """Keeps Arrow from importing pandas, which takes longer than a probe.  Spark insists on it, and gets it."""
 
     def find_spec(self, fullname: str, _path: object, _target: object = None) -> None:
         """Deny that there is one."""
-        if fullname == "pandas":
+        if fullname == "pandas" and "pyspark" not in sys.modules:
             raise ModuleNotFoundError(fullname, name=fullname)
 
 
@@ -132,10 +129,7 @@ def entry() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # not every terminal has every character
-    arguments = sys.argv[1:]
-    asks_spark = any(word == "spark" or word.startswith(("--engine=spark", "--master", "--conf")) for word in arguments)
-    if _command_of(arguments).strip() in _WITHOUT_SPARK and not asks_spark:
-        sys.meta_path.insert(0, _NoPandas())
+    sys.meta_path.insert(0, _NoPandas())
     sys.exit(main())
 
 

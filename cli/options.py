@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from ebb.maintenance.api import Warehouse
 
-__all__ = ["Conf", "DryRun", "Json", "Master", "Name", "State", "Wait", "Yes", "seconds", "state"]
+__all__ = ["Conf", "DryRun", "Json", "Master", "Name", "State", "Wait", "Yes", "state"]
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The table.", show_default=False)]
 
@@ -39,29 +39,20 @@ Conf = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without being asked.")]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class State:
     """What was said before the command's name."""
 
     warehouse: str | None = None
-    debug: bool = False
 
     def open(self, master: str | None = None, conf: list[str] | None = None) -> Warehouse:
         """Return the warehouse with its settings put together."""
-        from ebb.maintenance.api import Warehouse
-        from ebb.warehouse.settings import read_settings
+        from ebb.maintenance.api import open_warehouse
 
-        return Warehouse(read_settings(warehouse=self.warehouse, master=master, conf=conf or ()))
+        return open_warehouse(self.warehouse, master=master, conf=conf or ())
 
 
 def state(ctx: typer.Context) -> State:
     """Return the state of this run."""
     found = ctx.find_object(State)
     return found if found is not None else State()
-
-
-def seconds(wait: str | None) -> float:
-    """Read a waiting time."""
-    from ebb.index.timeline import TimeKind
-
-    return 0.0 if wait is None else TimeKind.TIMESTAMP.seconds(TimeKind.TIMESTAMP.duration(wait))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ebb.index.grid import Cell
 
-__all__ = ["CellFile", "Rewrite"]
+__all__ = ["CellFile", "Removal", "Rewrite"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,7 @@ class CellFile:
     max_ins: int
     min_exp: int
     max_exp: int
+    added_ms: int = field(default=0, compare=False)  # when it was committed; 0 if it is not yet
 
     @property
     def folder(self) -> str:
@@ -53,3 +54,15 @@ class Rewrite:
     def size_bytes(self) -> int:
         """Return how many bytes have to be read."""
         return sum(file.size_bytes for file in self.inputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Files that one commit removed from the table, and that are still on disk."""
+
+    version: int
+    committed_ms: int
+    slot: int | None  # the clock then
+    paths: tuple[str, ...]
+    size_bytes: int
+    exposed_since: int | None  # since when the oldest expired record in them has been due to go; None: there is none

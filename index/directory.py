@@ -82,7 +82,7 @@ class Directory:
 
     def add(self, path: str, blocks: Sequence[Block]) -> None:
         """Take in what is known of a file."""
-        if any(block.stop is None for block in blocks[:-1]):
+        if any(one.start > other.start or _end_of(one) > _end_of(other) for one, other in itertools.pairwise(blocks)):
             blocks = _narrowed(blocks)
         self._files[path] = SortedKeyList(blocks, key=_end_of)
 
@@ -116,7 +116,8 @@ class Directory:
 def _narrowed(blocks: Sequence[Block]) -> list[Block]:
     """Return the blocks of a file with starts and stops that never go back.
 
-    Of a block with very long texts a footer tells nothing, but it lies between those before and after it.
+    Footers have no statistics of very long texts, and say more or less of a key's parts; but each block lies between
+    those before and after it.
     """
     starts = itertools.accumulate((block.start for block in blocks), max)
     stops = itertools.accumulate((block.stop for block in reversed(blocks)), lambda *two: min(two, key=stop_order))

@@ -1,25 +1,79 @@
 """The ledger: what a table remembers of its batches, carried from commit to commit.
 
-The clock, how many live records expire in each slot, and the digests of the last batches. It answers, without
-reading any data: how many records does this update expire, has this batch been applied, may the clock go there.
-Pure; it is stored as text inside each commit.
+The clock, how many live records expire in each slot, fingerprints of the batches that were applied, and up to which
+commit removed files were erased. It answers, without reading any data: how many records does this update expire, has
+this batch been applied, may the clock go there. A commit carries only what it changes; the whole is written down from
+time to time, as a state that later commits name. Pure.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import struct
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
+from ebb.index.fingerprints import Fingerprints, Segment, fingerprint
+from ebb.index.histogram import Histogram, sum_between
 from ebb.index.timeline import Timeline
 
-__all__ = ["KEPT_BATCHES", "Ledger", "next_slot"]
+__all__ = ["MAX_TICKS", "Change", "Ledger", "State", "check_span", "next_slot"]
 
-KEPT_BATCHES = 64  # how many batches back a repeat is recognised
-_PLAIN_COUNTS = 256  # longer histograms are stored compressed
+MAX_TICKS = 4_000_000  # of a span: a state has about 6 MB then, and is written every 50 commits
+_LEAST_TICKS = 64  # a repeat is recognised for a span, and for this many ticks at least
+_MAGIC = b"EBBLEDG1"
+_PLAIN_ARRIVALS = 64  # more expiration slots than this are stored compressed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What one commit does to the ledger."""
+
+    clock: int | None
+    arrivals: Mapping[int, int] = field(default_factory=dict)  # expiration slot -> records admitted
+    digest: str | None = None  # of the batch, if there was one
+    erased_version: int | None = None  # removed files were erased up to what this commit removed
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as a commit carries it."""
+        value: dict[str, Any] = {"clock": self.clock}
+        if self.arrivals:
+            flat = [number for pair in sorted(self.arrivals.items()) for number in pair]
+            value["arrivals"] = flat if len(self.arrivals) <= _PLAIN_ARRIVALS else _packed(flat)
+        if self.digest is not None:
+            value["digest"] = self.digest
+        if self.erased_version is not None:
+            value["erased_version"] = self.erased_version
+        return value
+
+    @staticmethod
+    def restored(value: Mapping[str, Any]) -> Change:
+        """Read what :meth:`stored` returned.
+
+        >>> Change.restored(Change(clock=4, arrivals={7: 2}, digest="ab").stored()) == Change(
+        ...     clock=4, arrivals={7: 2}, digest="ab")
+        True
+        """
+        flat = value.get("arrivals", [])
+        numbers = _unpacked(flat) if isinstance(flat, str) else flat
+        return Change(
+            clock=value["clock"],
+            arrivals=dict(zip(numbers[::2], numbers[1::2], strict=True)),
+            digest=value.get("digest"),
+            erased_version=value.get("erased_version"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where the whole ledger was written down last: the version it stands for and the name of the file."""
+
+    version: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,77 +81,107 @@ class Ledger:
     """The state of a table between two commits."""
 
     clock: int | None = None
-    live: Mapping[int, int] = field(default_factory=dict)  # expiration slot -> live records
-    batches: tuple[tuple[int, str], ...] = ()  # (slot, digest) of the last batches, newest last
+    live_records: int = 0  # how many records the window holds
+    base: Histogram = field(default_factory=Histogram)  # of expirations, when the state was written
+    arrivals: tuple[Mapping[int, int], ...] = ()  # and what came since
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    erased_version: int = -1  # files that commits up to this one removed are gone from the disk
 
     @property
-    def live_records(self) -> int:
-        """Return how many records the window holds."""
-        return sum(self.live.values())
+    def live(self) -> dict[int, int]:
+        """Return how many records of the window expire in each slot.  O(slots)."""
+        after = -(2**63) if self.clock is None else self.clock
+        return dict(self.base.merged(after, self.arrivals).items())
 
     def expired_by(self, slot: int) -> int:
-        """Return how many records of the window expire when the clock moves to ``slot``."""
-        return sum(count for expires, count in self.live.items() if expires <= slot)
+        """Return how many records of the window expire when the clock moves to ``slot``.  O(ticks × commits)."""
+        if self.clock is None:
+            return 0
+        later = sum(sum_between(some, self.clock, slot) for some in self.arrivals)
+        return self.base.between(self.clock, slot) + later
 
-    def slot_applied(self, digest: str) -> int | None:
+    def slot_applied(self, digest: str, timeline: Timeline) -> int | None:
         """Return the slot under which a batch with this digest was applied, if it is remembered."""
-        return next((slot for slot, known in reversed(self.batches) if known == digest), None)
+        return self.fingerprints.slot_of(fingerprint(digest), since=self.remembered_since(timeline))
 
-    def advanced(self, slot: int, arrivals: Mapping[int, int], digest: str | None) -> Ledger:
-        """Return the ledger after an update to ``slot`` that admits ``arrivals``.
+    def remembered_since(self, timeline: Timeline) -> int:
+        """Return the first slot whose batch is remembered for sure."""
+        ticks = max(_LEAST_TICKS, timeline.ticks_per_span)
+        return -(2**63) if self.clock is None else self.clock - ticks + 1
 
-        >>> Ledger(clock=1, live={2: 5, 3: 1}).advanced(2, {3: 2}, None).live
+    def advanced(self, change: Change) -> Ledger:
+        """Return the ledger after a commit.
+
+        >>> ledger = Ledger(clock=1, live_records=6, base=Histogram.of({2: 5, 3: 1}))
+        >>> ledger.advanced(Change(clock=2, arrivals={3: 2})).live
         {3: 3}
         """
-        live = {expires: count for expires, count in self.live.items() if expires > slot}
-        for expires, count in arrivals.items():
-            live[expires] = live.get(expires, 0) + count
-        batches = self.batches if digest is None else (*self.batches, (slot, digest))[-KEPT_BATCHES:]
-        return Ledger(clock=slot, live=live, batches=batches)
+        expired = 0 if change.clock is None else self.expired_by(change.clock)
+        seen = [] if change.digest is None or change.clock is None else [(change.clock, fingerprint(change.digest))]
+        return Ledger(
+            clock=change.clock,
+            live_records=self.live_records - expired + sum(change.arrivals.values()),
+            base=self.base,
+            arrivals=(*self.arrivals, change.arrivals) if change.arrivals else self.arrivals,
+            fingerprints=self.fingerprints.added(seen),
+            erased_version=self.erased_version if change.erased_version is None else change.erased_version,
+        )
 
-    def dumps(self) -> str:
-        """Write the ledger as compact JSON."""
-        start = min(self.live, default=0)
-        counts = [self.live.get(slot, 0) for slot in range(start, max(self.live, default=-1) + 1)]
-        histogram: object = counts
-        if len(counts) > _PLAIN_COUNTS:
-            histogram = base64.b64encode(zlib.compress(json.dumps(counts).encode(), 6)).decode()
-        value = {"clock": self.clock, "from": start, "live": histogram, "batches": self.batches}
-        return json.dumps(value, separators=(",", ":"))
+    def settled(self, segments: Sequence[Segment]) -> Ledger:
+        """Return the same ledger without anything beside the state: these segments hold all fingerprints."""
+        after = -(2**63) if self.clock is None else self.clock
+        return replace(
+            self,
+            base=self.base.merged(after, self.arrivals),
+            arrivals=(),
+            fingerprints=Fingerprints(tuple(segments)),
+        )
+
+    def dumps(self) -> bytes:
+        """Write a settled ledger as a state."""
+        how, counts = self.base.dumps()
+        value = {
+            "clock": self.clock,
+            "live_records": self.live_records,
+            "counts": how,
+            "segments": [segment.name for segment in self.fingerprints.segments],
+            "erased_version": self.erased_version,
+        }
+        head = json.dumps(value, separators=(",", ":")).encode()
+        body = struct.pack("<I", len(head)) + head + counts
+        return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
     @staticmethod
-    def loads(text: str) -> Ledger:
-        """Read what :meth:`dumps` wrote.
-
-        >>> Ledger.loads(Ledger(clock=4, live={5: 1, 7: 2}, batches=((4, "ab"),)).dumps()).live
-        {5: 1, 7: 2}
-        """
-        value = json.loads(text)
-        counts = value["live"]
-        if isinstance(counts, str):
-            counts = json.loads(zlib.decompress(base64.b64decode(counts)))
-        return Ledger(
+    def loads(data: bytes) -> tuple[Ledger, list[str]]:
+        """Read what :meth:`dumps` wrote: the ledger without its segments, and their names; ValueError if it is damaged."""
+        if data[:8] != _MAGIC or len(data) < 16 or struct.unpack_from("<I", data, 8)[0] != zlib.crc32(data[12:]):
+            msg = "its checksum is wrong"
+            raise ValueError(msg)
+        end = 16 + struct.unpack_from("<I", data, 12)[0]
+        value = json.loads(data[16:end])
+        ledger = Ledger(
             clock=value["clock"],
-            live={value["from"] + offset: count for offset, count in enumerate(counts) if count},
-            batches=tuple((slot, digest) for slot, digest in value["batches"]),
+            live_records=value["live_records"],
+            base=Histogram.loads(value["counts"], data[end:]),
+            erased_version=value["erased_version"],
         )
+        return ledger, value["segments"]
 
     def check_repeat(self, slot: int, digest: str | None, timeline: Timeline) -> int | None:
         """Return the slot under which this batch was applied before, or None if ``slot`` may be applied now.
 
         The same content is recognised wherever it comes again; other content for a slot that is over is refused.
         """
-        applied = None if digest is None else self.slot_applied(digest)
+        applied = None if digest is None else self.slot_applied(digest, timeline)
         if applied is not None or self.clock is None or slot > self.clock:
             return applied
-        is_remembered = len(self.batches) < KEPT_BATCHES or slot > self.batches[0][0]
-        if digest is None and is_remembered and not any(known == slot for known, _ in self.batches):
+        is_remembered = slot >= self.remembered_since(timeline)
+        had_batch = self.fingerprints.has(slot)
+        if digest is None and is_remembered and not had_batch:
             return slot  # an empty tick again
-        there = next((known for at, known in reversed(self.batches) if at == slot), None)
-        known = (
-            f"there it was {there}, here it is {digest or 'empty'}" if there else _no_batch(is_remembered=is_remembered)
-        )
-        raise AppliedSlotError(slot, timeline.show_slot(slot), self.clock, known)
+        there = "other records were applied there" if had_batch else "that was an empty tick"
+        there = there if had_batch or is_remembered else "that batch is no longer remembered"
+        raise AppliedSlotError(slot, timeline.show_slot(slot), self.clock, there)
 
     def check_jump(self, slot: int, *, catch_up: bool, yes: bool) -> None:
         """Refuse more than one tick ahead without ``catch_up``, and a jump that empties the table without ``yes``."""
@@ -110,8 +194,32 @@ class Ledger:
             raise OverDeletionError(slot, slot - self.clock, live)
 
 
-def _no_batch(*, is_remembered: bool) -> str:
-    return "that was an empty tick" if is_remembered else "that batch is no longer remembered"
+def _packed(numbers: Sequence[int]) -> str:
+    """Return slots and counts as text: gaps and counts are small, and compress well."""
+    gaps = [slot - before for before, slot in zip((0, *numbers[:-2:2]), numbers[::2], strict=True)]
+    text = json.dumps([gaps, numbers[1::2]], separators=(",", ":"))
+    return base64.b85encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def _unpacked(text: str) -> list[int]:
+    gaps, counts = json.loads(zlib.decompress(base64.b85decode(text)))
+    numbers: list[int] = []
+    slot = 0
+    for gap, count in zip(gaps, counts, strict=True):
+        slot += gap
+        numbers += (slot, count)
+    return numbers
+
+
+def check_span(timeline: Timeline) -> None:
+    """Refuse a span of more ticks than a ledger can count."""
+    ticks, show = timeline.ticks_per_span, timeline.kind.show_duration
+    if ticks > MAX_TICKS:
+        msg = (
+            f"span {show(timeline.span)} has {ticks:,} ticks of {show(timeline.tick)}, and a table counts {MAX_TICKS:,} at "
+            "most; pass a longer --tick or a shorter --span"
+        )
+        raise UsageError(msg)
 
 
 def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | None, catch_up: bool) -> int:

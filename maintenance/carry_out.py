@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError, EngineError
-from ebb.index.ledger import Ledger
+from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
-from ebb.warehouse.table.checkpoint import checkpoint_if_due
+from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL, checkpoint_if_due, clean_log
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Done", "carry_out", "remove_uncommitted", "warned"]
+__all__ = ["Done", "carry_out", "follow_up", "remove_uncommitted", "warned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def carry_out(
     context: Context,
     *,
     clock: int,
-    ledger: Ledger,
+    change: Change,
     data_change: bool,
     report: Callable[[Sequence[CellFile]], Mapping[str, Any]],
     prepare: Callable[[], None] = lambda: None,
@@ -66,7 +67,7 @@ def carry_out(
         after = snapshot.commit(
             adds=adds,
             removes=plan.removes,
-            ledger=ledger,
+            change=change,
             report=report(adds),
             data_change=data_change,
             now_ms=context.now_ms(),
@@ -74,7 +75,8 @@ def carry_out(
     except BaseException:
         remove_uncommitted(snapshot, folder)
         raise
-    return Done(after, adds, tuple(_follow_up(after)))
+    after, warnings = follow_up(after, context.wall())
+    return Done(after, adds, tuple(warnings))
 
 
 def _check_cells(plan: Plan) -> None:
@@ -100,11 +102,35 @@ def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
     remove_all_but(snapshot.table.folder, folder, entry.added if entry else ())
 
 
-def _follow_up(snapshot: Snapshot) -> list[str]:
-    return [
-        *warned(lambda: checkpoint_if_due(snapshot.table.folder, snapshot.version)),
-        *warned(lambda: checkpoint_quarantine(snapshot.table)),
-    ]
+def follow_up(snapshot: Snapshot, now: datetime) -> tuple[Snapshot, list[str]]:
+    """Do what is due after a commit and may fail: the ledger's state, checkpoints, old entries of the log."""
+    states: list[Snapshot] = [snapshot]
+
+    def renew() -> None:
+        if snapshot.version - (snapshot.state.version if snapshot.state else 0) >= CHECKPOINT_INTERVAL:
+            states.append(snapshot.with_state())
+
+    def checkpoint() -> None:
+        if checkpoint_if_due(snapshot.table.folder, snapshot.version):
+            _clean_log(states[-1], now)
+
+    warnings = [*warned(renew), *warned(checkpoint), *warned(lambda: checkpoint_quarantine(snapshot.table))]
+    return states[-1], warnings
+
+
+def _clean_log(snapshot: Snapshot, now: datetime) -> None:
+    """Let go of commits that are older than the log's retention and that the table itself does not need."""
+    spec, ledger, kind = snapshot.spec, snapshot.ledger, snapshot.spec.timeline.kind
+    if snapshot.state is None:
+        return
+    waiting = min((removal.version for removal in snapshot.removals()), default=snapshot.version)
+    if kind.has_wall_clock:
+        oldest_ms = (now.timestamp() - kind.seconds(spec.log_retention)) * 1000
+        is_kept = lambda entry: entry.timestamp_ms >= oldest_ms  # noqa: E731 - one of two
+    else:
+        oldest = (ledger.clock or 0) - spec.log_retention // spec.timeline.tick
+        is_kept = lambda entry: (entry.ebb.get("slot") or oldest - 1) >= oldest  # noqa: E731 - one of two
+    clean_log(snapshot.table.log, needed_from=min(snapshot.state.version, waiting), is_kept=is_kept)
 
 
 def warned(work: Callable[[], object]) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from ebb.warehouse.intake.sizes import IntakeSizes
+from ebb.warehouse.settings import Engine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +25,8 @@ class Context:
         [], datetime
     ]  # what time it is: long work is stamped when it is done, because readers count from then
     spark: Callable[[], SparkSession]
+    engine: Engine = "spark"  # who reads files of batches
+    intake: IntakeSizes = field(default_factory=IntakeSizes)
     wait: float = 0.0  # seconds to wait for the writer's lock
     dry_run: bool = False
     progress: Callable[[str], None] = lambda _: None

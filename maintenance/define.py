@@ -1,4 +1,4 @@
-"""Declaring and altering tables: everything is checked before anything is written."""
+"""Declaring, altering and dropping tables: everything is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -6,19 +6,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ebb.index.columns import Column, parse_columns, time_kind
-from ebb.index.cost.choose import choose, default_bound, default_reader_time
-from ebb.index.errors import InputError, UsageError
+from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
+from ebb.index.errors import CorruptionError, InputError, TableExistsError, UsageError
+from ebb.index.grid import Shuffle
+from ebb.index.ledger import check_span
 from ebb.index.policy import parse_pair
-from ebb.index.strategy import Strategy
+from ebb.index.strategy import Strategy, check_strategy
 from ebb.index.timeline import Timeline
 from ebb.warehouse.intake.source import infer_columns
-from ebb.warehouse.table.catalog import alter_table, create_table
+from ebb.warehouse.table.catalog import alter_table, create_table, drop_table
 from ebb.warehouse.table.snapshot import Table
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
-__all__ = ["Declaration", "alter", "create", "declare"]
+__all__ = [
+    "Altered",
+    "Declaration",
+    "Declared",
+    "Description",
+    "Dropped",
+    "alter",
+    "create",
+    "declare",
+    "described",
+    "drop",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +54,91 @@ class Declaration:
     deletion_bound: str | None = None
     reader_time: str | None = None
     quarantine_time: str | None = None
+    log_retention: str | None = None
     landing: str | None = None
 
 
-def declare(wish: Declaration) -> tuple[TableSpec, str]:
-    """Return the declaration with every default filled in, and one line on what was chosen and why."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The declaration of a table in words that a user would type."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    inserted: str
+    expires: str
+    tick: str
+    span: str
+    origin: str
+    ticks_per_span: int
+    grid: str
+    policy: str
+    strategy: str
+    deletion_bound: str
+    reader_time: str
+    quarantine_time: str
+    log_retention: str
+    landing: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A table as it would be created, and why it would be so."""
+
+    spec: TableSpec
+    reason: str  # why this grid and strategy
+    folder: Path
+
+    @property
+    def description(self) -> Description:
+        """Return the declaration in words."""
+        return Description(**described(self.spec))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """A table before and after it was altered, or would be."""
+
+    before: Description
+    after: Description
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A table that was deleted, or would be; the counts are None if its log cannot be read."""
+
+    name: str
+    live_records: int | None
+    files: int | None
+
+
+def described(spec: TableSpec) -> dict[str, Any]:
+    """Return the fields of a :class:`Description`."""
+    line, show = spec.timeline, spec.timeline.kind.show_duration
+    groups, cohorts = spec.grid.groups, spec.grid.cohorts
+    return {
+        "name": spec.name,
+        "columns": spec.columns,
+        "key": spec.key,
+        "inserted": spec.inserted,
+        "expires": spec.expires,
+        "tick": show(line.tick),
+        "span": show(line.span),
+        "origin": line.kind.show_time(line.origin),
+        "ticks_per_span": line.ticks_per_span,
+        "grid": str(spec.grid),
+        "policy": "random" if isinstance(groups, Shuffle) else f"{groups.run}x{cohorts.run}",
+        "strategy": spec.strategy.value,
+        "deletion_bound": show(spec.bound),
+        "reader_time": show(spec.reader_time),
+        "quarantine_time": show(spec.quarantine_time),
+        "log_retention": show(spec.log_retention),
+        "landing": spec.landing,
+    }
+
+
+def declare(root: Path, wish: Declaration) -> Declared:
+    """Return the table with every default filled in, and one line on what was chosen and why."""
     check_name(wish.name)
     if (wish.like is None) == (wish.schema is None):
         msg = "a table needs its columns once: pass either --like FILE or --schema"
@@ -69,6 +163,7 @@ def declare(wish: Declaration) -> tuple[TableSpec, str]:
         tick=kind.duration(wish.tick),
         span=kind.duration(wish.span),
     )
+    check_span(timeline)
     bound = kind.duration(wish.deletion_bound) if wish.deletion_bound else default_bound(timeline)
     reader_time = kind.duration(wish.reader_time) if wish.reader_time else default_reader_time(timeline)
     choice = choose(
@@ -91,9 +186,14 @@ def declare(wish: Declaration) -> tuple[TableSpec, str]:
         bound=bound,
         reader_time=reader_time,
         quarantine_time=kind.duration(wish.quarantine_time) if wish.quarantine_time else bound,
+        log_retention=kind.duration(wish.log_retention)
+        if wish.log_retention
+        else default_log_retention(timeline, bound),
         landing=_landing(wish.landing),
     )
-    return spec, choice.reason
+    if (root / wish.name).exists():
+        raise TableExistsError(wish.name, root)
+    return Declared(spec=spec, reason=choice.reason, folder=root / wish.name)
 
 
 def _check_key(wish: Declaration, key: Sequence[Column]) -> None:
@@ -133,10 +233,28 @@ def _landing(folder: str | None) -> str | None:
     return str(Path(folder).expanduser().resolve())
 
 
-def create(root: Path, spec: TableSpec, now: datetime) -> Table:
+def create(root: Path, declared: Declared, now: datetime) -> Table:
     """Create the declared table, and its landing folder if it has one."""
-    _make_landing(spec)
-    return create_table(root, spec, _ms(now))
+    _make_landing(declared.spec)
+    return create_table(root, declared.spec, _ms(now))
+
+
+def drop(table: Table, *, dry_run: bool = False) -> Dropped:
+    """Delete a table and its quarantine, and return what was in it."""
+    if dry_run:
+        return _content(table)
+    with table.lock():
+        content = _content(table)
+        drop_table(table)
+    return content
+
+
+def _content(table: Table) -> Dropped:
+    try:
+        snapshot = table.snapshot()
+    except CorruptionError:  # that it is damaged may be why it is dropped
+        return Dropped(name=table.name, live_records=None, files=None)
+    return Dropped(name=table.name, live_records=snapshot.ledger.live_records, files=len(snapshot.files))
 
 
 def _ms(now: datetime) -> int:
@@ -159,12 +277,13 @@ def alter(
     now: datetime,
     deletion_bound: str | None = None,
     quarantine_time: str | None = None,
+    log_retention: str | None = None,
     landing: str | None = None,
     add_column: str | None = None,
     wait: float = 0.0,
     dry_run: bool = False,
-) -> tuple[TableSpec, TableSpec]:
-    """Change what can be changed about a table; returns the declaration before and after."""
+) -> Altered:
+    """Change what can be changed about a table."""
     with table.lock(wait=wait):
         snapshot = table.snapshot()
         old = snapshot.spec
@@ -178,15 +297,17 @@ def alter(
             old,
             bound=bound,
             quarantine_time=quarantine,
+            log_retention=kind.duration(log_retention) if log_retention else old.log_retention,
             landing=_landing(landing) if landing is not None else old.landing,
             columns=(*old.columns, column) if column else old.columns,
         )
+        check_strategy(new.strategy, new.grid, new.timeline, bound=new.bound, reader_time=new.reader_time)
         was, is_now = old.properties(), new.properties()
         changes = {name: value for name, value in is_now.items() if was[name] != value}
         if not dry_run and (changes or column):
             _make_landing(new)
             alter_table(snapshot, changes, column, _ms(now))
-    return old, new
+    return Altered(before=Description(**described(old)), after=Description(**described(new)))
 
 
 def _new_column(spec: TableSpec, text: str) -> Column:

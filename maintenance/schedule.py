@@ -113,6 +113,7 @@ def _round(
 
 def _opened(root: Path, name: str, known: Snapshot | None) -> Snapshot:
     try:
-        return find_table(root, name).renewed(known)
+        table = find_table(root, name)
+        return (known.table if known else table).snapshot()
     except OSError as error:
         raise EngineError(f"table {name} cannot be opened", error, "check its folder") from error

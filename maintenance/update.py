@@ -3,7 +3,7 @@
 Everything that decides is elsewhere and pure (the ledger and the plans); here it is done, in this order:
 
 1. take the writer's lock, pin the newest version, erase what killed runs and removed versions left;
-2. stage the batch as files in a folder of its own (Spark), without touching the table;
+2. stage the batch as files in a folder of its own (by Spark, or by Arrow in this process), without touching the table;
 3. ask the ledger whether this batch was applied before and whether the clock may go there;
 4. plan over the live files and the staged ones, and rewrite what the plan says;
 5. record refused records, then commit files, clock, digest and counts in one entry;
@@ -20,22 +20,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
-from ebb.index.ledger import next_slot
+from ebb.index.errors import EngineError, InputError, NotDueError, UnreadableInputError, UsageError
+from ebb.index.ledger import Change, next_slot
+from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.update import plan_load, plan_update
-from ebb.maintenance.upkeep import erase, is_sealing, oldest_expired, purge, seal
+from ebb.maintenance.upkeep import Erasure, erase, is_sealing, purge, seal
+from ebb.warehouse.intake.batch import Batch, Source, is_nothing, open_batch
 from ebb.warehouse.intake.quarantine import commit_refused
-from ebb.warehouse.intake.source import InputFile
+from ebb.warehouse.intake.staged import Staged, Survey
+from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
-from ebb.warehouse.table.spec import TableSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from ebb.warehouse.intake.stage import Staged
+    from pyspark.sql import SparkSession
 
 __all__ = ["Report", "load", "update"]
 
@@ -72,7 +73,7 @@ class Report:
 
 def update(
     table: Table,
-    batch: Sequence[InputFile] | DataFrame | None,
+    batch: Batch,
     context: Context,
     *,
     at: int | None = None,
@@ -80,8 +81,9 @@ def update(
     yes: bool = False,
 ) -> Report:
     """Advance the clock: admit a batch, expire what is over, in one commit."""
-    with table.lock(wait=context.wait):
+    with table.lock(wait=context.wait) as lock:
         started = time.monotonic()
+        was_in_order = lock.is_in_order
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
         now = spec.timeline.kind.from_datetime(context.now) if spec.timeline.kind.has_wall_clock else None
@@ -90,135 +92,125 @@ def update(
             slot = next_slot(ledger, spec.timeline, at=at, now=now, catch_up=catch_up)
         except NotDueError as error:
             # A repeated batch is answered with what happened to it, not with the time of the next tick.
-            if not _has_records(batch):
+            if is_nothing(batch):
                 raise
             slot, not_due = error.args[0], error
-        erased, warnings = _erased(snapshot, context)
-        staged = _stage(snapshot, batch, context, slot=slot, own_slots=False)
+        erased, warnings = _erased(snapshot, context, lock)
+        staged = Staged()
+        if not is_nothing(batch):
+            staged = _stage(snapshot, _open(snapshot, batch, context), context, slot=slot, own_slots=False)
         try:
-            repeated = ledger.check_repeat(slot, staged.digest if staged else None, spec.timeline)
+            repeated = ledger.check_repeat(slot, staged.digest, spec.timeline)
             if repeated is not None:
                 return _repeated(snapshot, staged, repeated, started)
             if not_due is not None:
                 raise not_due
             ledger.check_jump(slot, catch_up=catch_up, yes=yes)
-            after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update")
+            after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update", erased=erased)
         finally:
-            remove_uncommitted(snapshot, staged.folder if staged else "")
-        report.erased_files = erased
+            remove_uncommitted(snapshot, staged.folder)
+        report.erased_files = erased.files_erased
         report.warnings = [*warnings, *report.warnings]
         if not context.dry_run:
-            _run_what_is_due(after, report, context)
+            is_done = _run_what_is_due(after, report, context, was_in_order=was_in_order)
+            lock.is_in_order = lock.is_in_order and is_done
         report.seconds = round(time.monotonic() - started, 3)
         return report
 
 
-def load(table: Table, batch: Sequence[InputFile] | DataFrame, context: Context, *, at: int | None = None) -> Report:
+def load(table: Table, batch: Batch, context: Context, *, at: int | None = None) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
-    with table.lock(wait=context.wait):
+    with table.lock(wait=context.wait) as lock:
         started = time.monotonic()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
-        if not _has_records(batch):
+        if is_nothing(batch):
             msg = f"load {spec.name} names no file with records; pass at least one"
             raise UsageError(msg)
-        _, warnings = _erased(snapshot, context)
-        slot = _load_slot(snapshot, batch, context, at)
-        staged = _stage(snapshot, batch, context, slot=slot, own_slots=True)
+        erased, warnings = _erased(snapshot, context, lock)
+        source = _open(snapshot, batch, context)
+        slot, survey = _load_slot(snapshot, source, context, at)
+        staged = _stage(snapshot, source, context, slot=slot, own_slots=True)
         try:
-            repeated = ledger.slot_applied(staged.digest) if staged and staged.digest else None
+            _check_read_again(staged, survey)
+            repeated = ledger.slot_applied(staged.digest, spec.timeline) if staged.digest else None
             if repeated is not None:
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
                 msg = f"table {spec.name} has been loaded already, its clock is at {shown}; use ebb update {spec.name}"
                 raise InputError(msg)
-            _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load")
+            _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
         finally:
-            remove_uncommitted(snapshot, staged.folder if staged else "")
+            remove_uncommitted(snapshot, staged.folder)
         report.warnings = [*warnings, *report.warnings]
         report.seconds = round(time.monotonic() - started, 3)
         return report
 
 
-def _erased(snapshot: Snapshot, context: Context) -> tuple[int, list[str]]:
+def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, list[str]]:
     """Erase first, which may make the room that the batch needs; a file that will not go stops no update."""
     if context.dry_run:
-        return 0, []
+        return Erasure(), []
     try:
-        return erase(snapshot, now=context.now)["files_erased"], []
+        return erase(snapshot, now=context.now, lock=lock), []
     except EngineError as error:
-        return 0, [str(error)]
+        return Erasure(), [str(error)]
 
 
-def _has_records(batch: Sequence[InputFile] | DataFrame | None) -> bool:
-    return batch is not None and (not isinstance(batch, Sequence) or len(batch) > 0)
+def _open(snapshot: Snapshot, batch: Batch, context: Context) -> Source:
+    def spark() -> SparkSession:
+        context.progress("starting Spark")
+        return context.spark()
+
+    return open_batch(batch, snapshot.spec, spark=spark, sizes=context.intake)
 
 
-def _load_slot(snapshot: Snapshot, batch: Sequence[InputFile] | DataFrame, context: Context, at: int | None) -> int:
+def _load_slot(snapshot: Snapshot, source: Source, context: Context, at: int | None) -> tuple[int, Survey | None]:
+    """Return where a load sets the clock, and what was read of the batch to know that."""
     line = snapshot.spec.timeline
     if at is not None:
-        return line.clock_at(at)
+        return line.clock_at(at), None
     if line.kind.has_wall_clock:
-        return line.clock_at(line.kind.from_datetime(context.now))
-    from ebb.warehouse.intake.readers import last_slot
-
-    slot = last_slot(_frame(snapshot.spec, batch, context), snapshot.spec)
-    if slot is None:
+        return line.clock_at(line.kind.from_datetime(context.now)), None
+    survey = source.survey()
+    if survey.last_slot is None:
         msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by; pass --at"
         raise UsageError(msg)
-    return slot
+    return survey.last_slot, survey
 
 
-def _frame(spec: TableSpec, batch: Sequence[InputFile] | DataFrame, context: Context) -> DataFrame:
-    from ebb.warehouse.intake.readers import check_frame, read_files
-
-    if isinstance(batch, Sequence):
-        from ebb.warehouse.intake.source import check_inputs
-
-        check_inputs(batch, spec.columns)
-        context.progress("starting Spark")
-        return read_files(context.spark(), spec, batch)
-    check_frame(batch, spec)
-    return batch
+def _check_read_again(staged: Staged, survey: Survey | None) -> None:
+    if survey is not None and survey.records != staged.received:
+        reason = f"{survey.records} records were read to set the clock by, and then {staged.received}"
+        raise UnreadableInputError("the batch", reason, "pass --at if it can be read only once")
 
 
-def _stage(
-    snapshot: Snapshot,
-    batch: Sequence[InputFile] | DataFrame | None,
-    context: Context,
-    *,
-    slot: int,
-    own_slots: bool,
-) -> Staged | None:
-    if batch is None or not _has_records(batch):
-        return None
-    from ebb.warehouse.intake.stage import stage
+def _stage(snapshot: Snapshot, source: Source, context: Context, *, slot: int, own_slots: bool) -> Staged:
+    from ebb.warehouse.intake.task import Task
 
-    frame = _frame(snapshot.spec, batch, context)
     context.progress("reading and sorting the batch")
-    return stage(
-        frame,
-        snapshot.spec,
-        table=str(snapshot.table.folder),
-        slot=slot,
-        own_slots=own_slots,
-        size_bytes=sum(f.size_bytes for f in batch) if isinstance(batch, Sequence) else None,
-    )
+    return source.stage(Task.of(snapshot.spec, str(snapshot.table.folder), slot=slot, own_slots=own_slots))
 
 
 def _apply(
-    snapshot: Snapshot, staged: Staged | None, context: Context, *, slot: int, started: float, op: str
+    snapshot: Snapshot,
+    staged: Staged,
+    context: Context,
+    *,
+    slot: int,
+    started: float,
+    op: str,
+    erased: Erasure,
 ) -> tuple[Snapshot, Report]:
     """Plan, rewrite and commit."""
     spec, ledger = snapshot.spec, snapshot.ledger
     clock = slot - 1 if ledger.clock is None else ledger.clock
-    arriving: Sequence[CellFile] = staged.files if staged else ()
     if op == "load":
-        plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=arriving)
+        plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=staged.files)
     else:
         plan = plan_update(
-            spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=arriving, lag=spec.lag
+            spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=staged.files, lag=spec.lag
         )
     report = _report(snapshot, staged, plan, clock=clock, slot=slot, op=op)
     report.dry_run = context.dry_run
@@ -230,19 +222,23 @@ def _apply(
         report.files_added = len(adds)
         report.bytes_written = sum(f.size_bytes for f in adds)
         report.seconds = round(time.monotonic() - started, 3)
-        return _entry(report, plan, op, slot)
+        return _entry(report, plan, op, spec.timeline) | dict(erased.entry())
 
     def quarantine() -> None:
         # Also without refused records: what an unfinished try of a later slot left must go.
-        refused = staged.quarantine_files if staged else ()
-        commit_refused(snapshot.table, refused, slot=slot, clock=ledger.clock, now_ms=context.now_ms())
+        commit_refused(snapshot.table, staged.quarantine_files, slot=slot, clock=ledger.clock, now_ms=context.now_ms())
 
     done = carry_out(
         snapshot,
         plan,
         context,
         clock=slot,
-        ledger=ledger.advanced(slot, staged.expirations if staged else {}, staged.digest if staged else None),
+        change=Change(
+            clock=slot,
+            arrivals=staged.expirations,
+            digest=staged.digest,
+            erased_version=erased.erased_version,
+        ),
         data_change=True,
         report=said,
         prepare=quarantine,
@@ -252,7 +248,7 @@ def _apply(
     return done.snapshot, report
 
 
-def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
+def _report(snapshot: Snapshot, staged: Staged, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
     spec, ledger = snapshot.spec, snapshot.ledger
     expired = ledger.expired_by(slot)
     cells = spec.grid.groups.count * spec.grid.cohorts.count
@@ -261,13 +257,13 @@ def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int
         time=spec.timeline.show_slot(slot),
         ticks=slot - clock,
         version=snapshot.version,
-        received=staged.received if staged else 0,
-        admitted=staged.admitted if staged else 0,
-        expired_on_arrival=staged.expired_on_arrival if staged else 0,
-        quarantined=staged.quarantined if staged else 0,
-        reasons=dict(sorted(staged.reasons.items())) if staged else {},
+        received=staged.received,
+        admitted=staged.admitted,
+        expired_on_arrival=staged.expired_on_arrival,
+        quarantined=staged.quarantined,
+        reasons=dict(sorted(staged.reasons.items())),
         expired=expired,
-        live=ledger.live_records - expired + (staged.admitted if staged else 0),
+        live=ledger.live_records - expired + staged.admitted,
         cells_touched=len(plan.cells_touched),
         cells_bound=cells if op == "load" else spec.grid.cells_bound(clock, slot),
         files_added=len(plan.adds) + len(plan.rewrites),
@@ -276,42 +272,51 @@ def _report(snapshot: Snapshot, staged: Staged | None, plan: Plan, *, clock: int
     )
 
 
-def _entry(report: Report, plan: Plan, op: str, slot: int) -> dict[str, Any]:
+def _entry(report: Report, plan: Plan, op: str, timeline: Timeline) -> dict[str, Any]:
     """Return what the commit says about itself."""
     names = (
         "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "reasons", "expired", "live",
         "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written", "seconds",
     )  # fmt: skip
-    return {"op": op, **{n: getattr(report, n) for n in names}, "oldest_expired": oldest_expired(plan.removes, slot)}
+    since = exposed_since(plan.removes, timeline, clock=report.slot)
+    return {"op": op, **{n: getattr(report, n) for n in names}, "exposed_since": since}
 
 
-def _repeated(snapshot: Snapshot, staged: Staged | None, slot: int, started: float) -> Report:
+def _repeated(snapshot: Snapshot, staged: Staged, slot: int, started: float) -> Report:
     """Return the report for a batch that was applied before: nothing changes."""
     return Report(
         slot=slot,
         time=snapshot.spec.timeline.show_slot(slot),
         ticks=0,
         version=snapshot.version,
-        received=staged.received if staged else 0,
+        received=staged.received,
         live=snapshot.ledger.live_records,
         already_applied=True,
         seconds=round(time.monotonic() - started, 3),
     )
 
 
-def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context) -> None:
-    """Seal and purge.  The update is committed: what goes wrong here is a warning, and is tried again next time."""
+def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context, *, was_in_order: bool) -> bool:
+    """Seal and purge; returns whether it was done.
+
+    The update is committed: what goes wrong here is a warning, and is tried again next time.
+    """
+    groups = snapshot.spec.grid.groups
+    completes = groups.run_of(report.slot + 1) != groups.run_of(report.slot - report.ticks + 1)
 
     def work() -> None:
         after = snapshot
-        if is_sealing(after):
+        if is_sealing(after) and (completes or not was_in_order):
             context.progress("sealing")
             after, sealed = seal(after, context)
-            report.sealed_cells, report.sealed_bytes = sealed["cells_touched"], sealed["bytes_written"]
-            report.warnings.extend(sealed["warnings"])
-        if any(f.min_exp + after.spec.lag <= report.slot for f in after.files):
-            after, purged = purge(after, context, lag=after.spec.lag)
-            report.purged_files = purged["files_removed"]
-            report.warnings.extend(purged["warnings"])
+            report.sealed_cells, report.sealed_bytes = sealed.cells_touched, sealed.bytes_written
+            report.warnings.extend(sealed.warnings)
+        lag = after.spec.lag
+        if any(f.min_exp <= report.slot - lag for f in after.files):
+            after, purged = purge(after, context, lag=lag)
+            report.purged_files = purged.files_removed
+            report.warnings.extend(purged.warnings)
 
-    report.warnings.extend(warned(work))
+    failures = warned(work)
+    report.warnings.extend(failures)
+    return not failures

@@ -7,66 +7,136 @@ on request.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import EngineError
+from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
-from ebb.maintenance.carry_out import carry_out
+from ebb.maintenance.carry_out import carry_out, follow_up
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.erase import ErasePlan, exposed_since, plan_erase
 from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from ebb.warehouse.intake.quarantine import expire_refused
-from ebb.warehouse.store.files import folders_in, remove_empty_folders, remove_file, remove_folder, size_of
-from ebb.warehouse.store.paths import side_file
+from ebb.warehouse.store.files import (
+    folders_in,
+    remove_empty_folders,
+    remove_empty_parents,
+    remove_file,
+    remove_folder,
+    size_of,
+)
+from ebb.warehouse.store.lock import Lock
+from ebb.warehouse.store.paths import is_data_file, side_file
 from ebb.warehouse.table.commit import remove_unfinished
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["erase", "is_sealing", "oldest_expired", "purge", "rewrite_and_commit", "seal", "waiting_files"]
+__all__ = [
+    "Erasure",
+    "Upkeep",
+    "erase",
+    "erase_and_record",
+    "erase_plan",
+    "is_sealing",
+    "purge",
+    "rewrite_and_commit",
+    "seal",
+]
 
 
-def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, dict[str, Any]]:
-    """Carry out a plan that changes no answer as one commit; returns the table after it, and its report."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What a seal or a purge did, or would do."""
+
+    op: str
+    slot: int
+    cells_touched: int
+    files_removed: int
+    files_added: int
+    bytes_written: int = 0
+    exposed_since: int | None = None  # since when the oldest expired record in the removed files has been due to go
+    seconds: float = 0.0
+    version: int
+    warnings: tuple[str, ...] = ()
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return what the commit says about itself."""
+        names = (
+            "op", "slot", "cells_touched", "files_removed", "files_added", "bytes_written", "exposed_since", "seconds",
+        )  # fmt: skip
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """What was deleted from disk, or would be.  A commit records it."""
+
+    op: str = "erase"
+    files_erased: int = 0
+    bytes_erased: int = 0
+    files_waiting: int = 0  # removed from the table, and within the grace period of readers
+    quarantine_files_erased: int = 0
+    erased_version: int | None = None  # the last commit whose removed files are gone
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return what the commit after it says about it: nothing if nothing that a commit removed was erased."""
+        if self.erased_version is None:
+            return {}
+        return {
+            "erased_version": self.erased_version,
+            "erased_files": self.files_erased,
+            "erased_bytes": self.bytes_erased,
+        }
+
+
+def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
+    """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done."""
     started = time.monotonic()
     clock = snapshot.ledger.clock or 0
-    said: dict[str, Any] = {
-        "op": op,
-        "slot": clock,
-        "cells_touched": len(plan.cells_touched),
-        "files_removed": len(plan.removes),
-        "files_added": len(plan.rewrites),
-        "bytes_written": 0,
-        "oldest_expired": oldest_expired(plan.removes, clock),
-        "seconds": 0.0,
-    }
+    planned = Upkeep(
+        op=op,
+        slot=clock,
+        cells_touched=len(plan.cells_touched),
+        files_removed=len(plan.removes),
+        files_added=len(plan.rewrites),
+        exposed_since=exposed_since(plan.removes, snapshot.spec.timeline, clock=clock),
+        version=snapshot.version,
+    )
     if plan.is_empty or context.dry_run:
-        return snapshot, said | {"version": snapshot.version, "warnings": []}
+        return snapshot, planned
 
-    def report(adds: Sequence[CellFile]) -> dict[str, Any]:
-        said["files_added"] = len(adds)
-        said["bytes_written"] = sum(f.size_bytes for f in adds)
-        said["seconds"] = round(time.monotonic() - started, 3)
-        return said
+    def written(adds: Sequence[CellFile]) -> Upkeep:
+        return replace(
+            planned,
+            files_added=len(adds),
+            bytes_written=sum(f.size_bytes for f in adds),
+            seconds=round(time.monotonic() - started, 3),
+        )
 
-    done = carry_out(snapshot, plan, context, clock=clock, ledger=snapshot.ledger, data_change=False, report=report)
-    return done.snapshot, said | {"version": done.snapshot.version, "warnings": list(done.warnings)}
+    done = carry_out(
+        snapshot,
+        plan,
+        context,
+        clock=clock,
+        change=Change(clock=snapshot.ledger.clock),
+        data_change=False,
+        report=lambda adds: written(adds).entry(),
+    )
+    return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
 
-def oldest_expired(files: tuple[CellFile, ...], clock: int) -> int | None:
-    """Return the first slot whose expired records are in these files."""
-    return min((f.min_exp for f in files if f.has_expired(clock)), default=None)
-
-
-def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, dict[str, Any]]:
+def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, Upkeep]:
     """Merge the runs of completed groups."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_seal(snapshot.spec.grid, clock=clock, live=snapshot.files)
     return rewrite_and_commit(snapshot, plan, context, op="seal")
 
 
-def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, dict[str, Any]]:
+def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, Upkeep]:
     """Rewrite the files that hold records expired for at least ``lag`` ticks, without any expired record."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_purge(clock=clock, live=snapshot.files, lag=lag)
@@ -78,63 +148,82 @@ def is_sealing(snapshot: Snapshot) -> bool:
     return snapshot.spec.strategy is Strategy.RETIRE
 
 
-def waiting_files(snapshot: Snapshot, now: datetime) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the files that were removed from the table but not yet for the readers' time, and all others removed."""
-    spec, clock = snapshot.spec, snapshot.ledger.clock or 0
-    kind = spec.timeline.kind
-    reader_ticks = -(-spec.reader_time // spec.timeline.tick)
-    recent: set[str] = set()
-    for entry in snapshot.table.entries(snapshot.version):
-        if kind.has_wall_clock:
-            is_over = now.timestamp() - entry.timestamp_ms / 1000 >= kind.seconds(spec.reader_time)
-        else:
-            is_over = entry.ebb.get("slot", clock) + reader_ticks <= clock
-        if is_over:
-            break
-        recent.update(entry.removed)
-    live = {f.path for f in snapshot.files}
-    other = {path for path in snapshot.table.data_files() if path not in live}
-    return frozenset(other & recent), frozenset(other - recent)
+def erase_plan(snapshot: Snapshot, now: datetime) -> ErasePlan:
+    """Return which removed files may be erased now."""
+    spec = snapshot.spec
+    return plan_erase(
+        snapshot.removals(), spec.timeline, grace_period=spec.reader_time, clock=snapshot.ledger.clock, now=now
+    )
 
 
-def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[str, Any]:
-    """Delete the files that no version within the readers' time names, and what killed runs left behind.
+def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_run: bool = False) -> Erasure:
+    """Delete the files that were removed from the table before the grace period.
 
-    Requires the writer's lock: a batch that is being staged looks like one that was left behind.
+    Requires the writer's lock. If ``lock`` says that its last holder died, or is not given, the whole folder is looked
+    through for what was left behind: a batch that is being staged looks like that.
     """
-    waiting, gone = waiting_files(snapshot, now)
-    folder = snapshot.table.folder
+    plan, table = erase_plan(snapshot, now), snapshot.table
+    strays: Sequence[str] = ()
     try:
-        erased_bytes = sum(size_of(folder / path) for path in gone)
+        if lock is None or not lock.is_in_order:
+            strays = _strays(snapshot, plan)
+        size_bytes = plan.size_bytes + sum(size_of(table.folder / path) for path in strays if is_data_file(path))
         if not dry_run:
-            for path in sorted(gone):
-                remove_file(folder / path)
-            kept = [*waiting, *(f.path for f in snapshot.files)]
-            for path in set(snapshot.table.side_files()) - {side_file(path) for path in kept}:
-                remove_file(folder / path)  # what the directory knew of a file goes with the file
-            remove_unfinished(snapshot.table.log)
-            _remove_folders(snapshot, {path.split("/", 1)[0] for path in kept})
+            for path in plan.paths:
+                remove_file(table.folder / path)
+                remove_file(table.folder / side_file(path))
+                remove_empty_parents(table.folder, path)
+            if lock is None or not lock.is_in_order:
+                _sweep(snapshot, strays)
     except OSError as error:
         step = "check the permissions of its folder; the next update tries again"
-        raise EngineError(f"files of table {snapshot.table.name} cannot be erased", error, step) from error
+        raise EngineError(f"files of table {table.name} cannot be erased", error, step) from error
+    if lock is not None and not dry_run:
+        lock.is_in_order = True
     refused = 0
     if snapshot.ledger.clock is not None and not dry_run:
         through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
-        refused = expire_refused(snapshot.table, through=through, now_ms=int(now.timestamp() * 1000))
-    return {
-        "op": "erase",
-        "files_erased": len(gone),
-        "bytes_erased": erased_bytes,
-        "files_waiting": len(waiting),
-        "quarantine_files_erased": refused,
-    }
+        refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
+    return Erasure(
+        erased_version=plan.through,
+        files_erased=len(plan.paths) + sum(is_data_file(path) for path in strays),
+        bytes_erased=size_bytes,
+        files_waiting=plan.files_waiting,
+        quarantine_files_erased=refused,
+    )
 
 
-def _remove_folders(snapshot: Snapshot, kept: Collection[str]) -> None:
-    """Remove the folders of commits that keep no file, and the empty ones in those that do."""
-    for name in folders_in(snapshot.table.folder):
-        if name in kept:
-            remove_empty_folders(snapshot.table.folder / name)
+def _strays(snapshot: Snapshot, plan: ErasePlan) -> list[str]:
+    """Return the files that no commit names which matters any more."""
+    named = {file.path for file in snapshot.files}
+    named.update(path for removal in (*plan.waiting, *plan.erased) for path in removal.paths)
+    named.update([side_file(path) for path in named])
+    return [path for path in snapshot.table.all_files() if path not in named]
+
+
+def _sweep(snapshot: Snapshot, strays: Sequence[str]) -> None:
+    """Remove what killed runs left: files, folders, commits that were never finished."""
+    folder = snapshot.table.folder
+    for path in strays:
+        remove_file(folder / path)
+    remove_unfinished(snapshot.table.log)
+    used = {path.split("/", 1)[0] for path in snapshot.table.all_files()}
+    for name in folders_in(folder):
+        if name in used:
+            remove_empty_folders(folder / name)
         elif not name.startswith("_"):
             # What a killed run left may still be written to by a Java process that outlived it.
-            remove_folder(snapshot.table.folder / name)
+            remove_folder(folder / name)
+
+
+def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
+    """Erase what may go and what was left behind, and record it in a commit of its own."""
+    done = erase(snapshot, now=context.now, dry_run=context.dry_run)
+    if done.erased_version is not None and not context.dry_run:
+        change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)
+        report = {"op": "erase", "slot": snapshot.ledger.clock, **done.entry()}
+        after = snapshot.commit(
+            adds=(), removes=(), change=change, report=report, data_change=False, now_ms=context.now_ms()
+        )
+        follow_up(after, context.wall())
+    return done

@@ -47,8 +47,9 @@ def cell_file(
 class FileStore:
     """Files with their records: what is live, what is staged, and what each plan makes of it."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, part_records: int = PART_RECORDS) -> None:
         self.grid = grid
+        self._part_records = part_records
         self._contents: dict[str, tuple[Record, ...]] = {}
         self._live: dict[str, CellFile] = {}
         self._folders = 0
@@ -118,8 +119,8 @@ class FileStore:
         files: list[CellFile] = []
         for cell, records in runs:
             ordered = sorted(records)
-            for start in range(0, len(ordered), PART_RECORDS):
-                part = tuple(ordered[start : start + PART_RECORDS])
+            for start in range(0, len(ordered), self._part_records):
+                part = tuple(ordered[start : start + self._part_records])
                 ins, exp = [r.inserted for r in part], [r.expires for r in part]
                 path = f"c{self._folders}/{len(files)}"
                 file = cell_file(path, cell, (min(ins), max(ins)), (min(exp), max(exp)), len(part))

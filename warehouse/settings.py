@@ -1,4 +1,4 @@
-"""Settings: where the warehouse is and how Spark is started.
+"""Settings: where the warehouse is, who reads batches and how Spark is started.
 
 Each value comes from the first of these that names it: the command line, the environment, a TOML file, the default
 here. Only :func:`read_settings` looks at the environment of the process; everything else is handed down.
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast, get_args
 
 from ebb.index.errors import UsageError
 
@@ -20,9 +20,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # the same module, before it came with Python
 
-__all__ = ["Settings", "load_settings", "read_settings"]
+__all__ = ["Engine", "Settings", "check_engine", "load_settings", "read_settings"]
 
-_FILE: dict[str, type] = {"warehouse": str, "jars": str, "spark": dict}  # what the file may hold
+Engine = Literal["spark", "direct", "auto"]
+
+_FILE: dict[str, type] = {"warehouse": str, "jars": str, "engine": str, "spark": dict}  # what the file may hold
 _SPARK: dict[str, type] = {"master": str, "conf": dict}
 
 
@@ -31,10 +33,20 @@ class Settings:
     """Everything that is not a property of a table."""
 
     warehouse: Path = Path("warehouse-data")  # the root of all tables
+    engine: Engine = "spark"  # who reads files of batches; direct: no JVM, Parquet only; auto: direct up to 64 MB
     master: str | None = None  # Spark's master; None: what spark-submit says, or local[*]
     conf: Mapping[str, str] = field(default_factory=dict)  # Spark settings, over our defaults
     jars: Path = Path("~/.cache/ebb/jars")  # where Delta's jars are kept once they were fetched
     short_work: bool = True  # the JVM compiles less: starts 2 s sooner, and long jobs run slower
+
+
+def check_engine(name: str, where: str = "engine") -> Engine:
+    """Return the engine with this name."""
+    for engine in get_args(Engine):
+        if name == engine:
+            return cast("Engine", engine)
+    msg = f"{where} is {name!r}; it must be one of {', '.join(get_args(Engine))}"
+    raise UsageError(msg)
 
 
 def read_settings(*, warehouse: str | None = None, master: str | None = None, conf: Sequence[str] = ()) -> Settings:
@@ -72,6 +84,7 @@ def load_settings(
         warehouse=Path(
             warehouse or environment.get("EBB_WAREHOUSE") or stored.get("warehouse") or Settings().warehouse
         ).expanduser(),
+        engine=check_engine(environment.get("EBB_ENGINE") or stored.get("engine") or Settings().engine),
         master=master or environment.get("EBB_MASTER") or spark.get("master"),
         conf=pairs,
         jars=Path(environment.get("EBB_JARS") or stored.get("jars") or Path(cache) / "ebb" / "jars").expanduser(),

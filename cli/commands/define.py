@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ebb.cli.options import DryRun, Json, Name, Wait, Yes, seconds, state
+from ebb.cli.options import DryRun, Json, Name, Wait, Yes, state
 from ebb.cli.output import render
+from ebb.index.errors import UsageError
 
 __all__ = ["alter", "create", "drop"]
 
@@ -48,6 +50,12 @@ def create(
     quarantine_time: Annotated[
         str | None, typer.Option(metavar="D", help="How long refused records are kept; the bound unless given.")
     ] = None,
+    log_retention: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D", help="How long commits stay in the log; the bound, or 1,000 ticks if that is longer."
+        ),
+    ] = None,
     landing: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
     ] = None,
@@ -55,32 +63,23 @@ def create(
     json: Json = False,
 ) -> None:
     """Create a table."""
-    from ebb.index.errors import TableExistsError
-    from ebb.maintenance.define import Declaration, declare
-    from ebb.maintenance.define import create as make
-    from ebb.maintenance.inspect.status import describe
-
     warehouse = state(ctx).open()
-    wish = Declaration(
-        name=name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
+    declared = warehouse.declare(
+        name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
         tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
-        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time, landing=landing,
+        deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time,
+        log_retention=log_retention, landing=landing,
     )  # fmt: skip
-    spec, reason = declare(wish)
-    if (warehouse.root / name).exists():
-        raise TableExistsError(name, warehouse.root)
     if not dry_run:
-        make(warehouse.root, spec, warehouse.now())
+        warehouse.create_declared(declared)
+    table = declared.description
     if json:
-        render.json_object(
-            {**describe(spec), "reason": reason, "dry_run": dry_run, "folder": str(warehouse.root / name)}
-        )
+        more = {"reason": declared.reason, "dry_run": dry_run, "folder": str(declared.folder)}
+        render.json_object({**asdict(table), **more})
         return
     done = "would be created" if dry_run else "created"
-    told = describe(spec)
-    render.lines(
-        [f"table {name} {done} in {warehouse.root / name}", f"grid {told['grid']}, runs {told['policy']}: {reason}"]
-    )
+    choice = f"grid {table.grid}, runs {table.policy}: {declared.reason}"
+    render.lines([f"table {name} {done} in {declared.folder}", choice])
 
 
 def alter(
@@ -88,6 +87,7 @@ def alter(
     name: Name,
     deletion_bound: Annotated[str | None, typer.Option(metavar="D", help="The new deletion bound.")] = None,
     quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
+    log_retention: Annotated[str | None, typer.Option(metavar="D", help="How long commits stay in the log.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in records that are there.")
@@ -97,17 +97,15 @@ def alter(
     json: Json = False,
 ) -> None:
     """Change a table's deletion bound, quarantine time or landing folder, or add a column."""
-    from ebb.index.errors import UsageError
-    from ebb.maintenance.inspect.status import describe
-
-    if deletion_bound is None and quarantine_time is None and landing is None and add_column is None:
-        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --landing or --add-column"
+    changes = (deletion_bound, quarantine_time, log_retention, landing, add_column)
+    if all(change is None for change in changes):
+        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --log-retention, --landing or --add-column"
         raise UsageError(msg)
-    old, new = state(ctx).open().table(name).alter(
-        deletion_bound=deletion_bound, quarantine_time=quarantine_time, landing=landing,
-        add_column=add_column, wait=seconds(wait), dry_run=dry_run,
+    altered = state(ctx).open().table(name).alter(
+        deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
+        landing=landing, add_column=add_column, wait=wait, dry_run=dry_run,
     )  # fmt: skip
-    before, after = describe(old), describe(new)
+    before, after = asdict(altered.before), asdict(altered.after)
     if json:
         render.json_object({**after, "dry_run": dry_run})
         return
@@ -116,7 +114,7 @@ def alter(
         for field in after
         if field != "columns" and before[field] != after[field]
     ]
-    changed += [f"column {c.name} {c.type} added" for c in new.columns[len(old.columns) :]]
+    changed += [f"column {c.name} {c.type} added" for c in altered.after.columns[len(altered.before.columns) :]]
     if dry_run:
         changed.append("(dry run: nothing was changed)")
     render.lines([render.visible(line) for line in changed] or ["nothing to change: the table is like that already"])
@@ -124,12 +122,11 @@ def alter(
 
 def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = False, json: Json = False) -> None:
     """Delete a table, its records and its quarantine."""
-    from ebb.index.errors import UsageError
-
     warehouse = state(ctx).open()
-    table = warehouse.table(name)
-    told = table.status()
-    summary = f"table {name} with {told['live_records']:,} live records in {told['files']} files"
+    content = warehouse.drop(name, dry_run=True)
+    summary = f"table {name}, whose log cannot be read"
+    if content.live_records is not None:
+        summary = f"table {name} with {content.live_records:,} live records in {content.files} files"
     if not dry_run and not yes:
         if not sys.stdin.isatty():
             msg = f"drop deletes {summary}; pass --yes if that is meant"
@@ -139,7 +136,7 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
         warehouse.drop(name)
     if json:
         render.json_object(
-            {"name": name, "dropped": not dry_run, "live_records": told["live_records"], "files": told["files"]}
+            {"name": name, "dropped": not dry_run, "live_records": content.live_records, "files": content.files}
         )
     else:
         render.lines([f"{summary} {'would be' if dry_run else 'was'} deleted"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from datetime import datetime, timezone
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebb.cli.interrupts import guarded, terminable
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, seconds, state
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
@@ -19,21 +19,40 @@ if TYPE_CHECKING:
 
 __all__ = ["load", "run", "update"]
 
+
+class BatchEngine(str, Enum):
+    """What reads the files of a batch."""
+
+    spark = "spark"
+    direct = "direct"
+    auto = "auto"
+
+
 At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
 Files = Annotated[
     list[str] | None,
     typer.Argument(metavar="FILE", help="Files, folders or globs of Parquet, CSV or JSON lines.", show_default=False),
 ]
+Engine = Annotated[
+    BatchEngine | None,
+    typer.Option(
+        "--engine",
+        help="Which engine reads the files. direct starts no JVM and reads Parquet; auto is direct for up to 64 MB of Parquet.",
+        show_default="spark",
+    ),
+]
 
 
 def load(
-    ctx: typer.Context, name: Name, files: Files = None, at: At = None,
+    ctx: typer.Context, name: Name, files: Files = None, at: At = None, engine: Engine = None,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Bring in the first records, in bulk, and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        report = table.load(files or [], at=at, wait=seconds(wait), dry_run=dry_run, progress=render.progress)
+        report = table.load(
+            files or [], at=at, engine=_named(engine), wait=wait, dry_run=dry_run, progress=render.progress
+        )
     _show(name, report, json=json)
 
 
@@ -41,7 +60,7 @@ def update(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None,
     catch_up: Annotated[bool, typer.Option("--catch-up", help="Apply all ticks up to --at, or to now, in one commit.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
-    wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
+    engine: Engine = None, wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Advance the clock by a tick: admit a batch, expire what is over, in one commit."""
     table = state(ctx).open(master, conf).table(name)
@@ -51,11 +70,16 @@ def update(
             at=at,
             catch_up=catch_up,
             yes=yes,
-            wait=seconds(wait),
+            engine=_named(engine),
+            wait=wait,
             dry_run=dry_run,
             progress=render.progress,
         )
     _show(name, report, json=json)
+
+
+def _named(engine: BatchEngine | None) -> str | None:
+    return engine.value if engine else None
 
 
 def _show(name: str, report: Report, *, json: bool) -> None:
@@ -102,11 +126,11 @@ def run(
 ) -> None:  # fmt: skip
     """Apply what has arrived in the landing folders, tick by tick, in order."""
     from ebb.index.errors import UsageError
-    from ebb.index.timeline import TimeKind
     from ebb.maintenance.schedule import Round
+    from ebb.maintenance.values import read_moment
 
     warehouse = state(ctx).open(master, conf)
-    until = None if at is None else datetime.fromtimestamp(TimeKind.TIMESTAMP.time(at) / 1_000_000, tz=timezone.utc)
+    until = None if at is None else read_moment(at)
     once = once or dry_run
     failed = False
     with terminable():
@@ -115,7 +139,7 @@ def run(
             until=until,
             once=once,
             yes=yes,
-            wait=seconds(wait),
+            wait=wait,
             dry_run=dry_run,
             progress=render.progress,
         ):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json as json_module
-from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,9 @@ from ebb.cli.options import Json, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import write_lines
 from ebb.index.errors import WarehouseError
+
+if TYPE_CHECKING:
+    from ebb.maintenance.inspect.status import Status
 
 __all__ = ["explain", "history", "quarantine", "status"]
 
@@ -37,21 +41,22 @@ def status(
     """Show where tables stand: clock, size, cells, deletion bound."""
     warehouse = state(ctx).open()
     if name is not None:
-        told = warehouse.table(name).status()
+        table = warehouse.table(name).status()
         if json:
-            render.json_object(told)
+            render.json_object(asdict(table))
         else:
-            render.lines(_status_lines(told, show.value))
+            render.lines(_status_lines(table, show.value))
         return
-    tables, broken = [], {}
-    for table in warehouse.tables():
+    tables: list[Status] = []
+    broken: dict[str, str] = {}
+    for each in warehouse.tables():
         try:
-            tables.append(table.status())
+            tables.append(each.status())
         except WarehouseError as error:  # the others can be shown
-            broken[table.name] = str(error)
+            broken[each.name] = str(error)
     if json:
         errors = [{"name": table, "error": text} for table, text in broken.items()]
-        render.json_object({"warehouse": str(warehouse.root), "tables": [*tables, *errors]})
+        render.json_object({"warehouse": str(warehouse.root), "tables": [*map(asdict, tables), *errors]})
     else:
         _show_tables(warehouse.root, tables, is_empty=not tables and not broken)
     for text in broken.values():
@@ -60,14 +65,14 @@ def status(
         raise typer.Exit(1)
 
 
-def _show_tables(root: Path, tables: list[dict[str, Any]], *, is_empty: bool) -> None:
+def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> None:
     if is_empty:
         render.lines([f"no tables in {root}; create one with ebb create, see ebb create --help"])
         return
     rows = [
         (
-            t["name"], t["clock_time"] or "not loaded", _behind(t), f"{t['live_records']:,}", t["files"],
-            render.bytes_text(t["bytes"]), t["grid"], t["strategy"], "kept" if t["deletion_bound_kept"] else "BROKEN",
+            t.name, t.clock_time or "not loaded", _behind(t), f"{t.live_records:,}", t.files,
+            render.bytes_text(t.bytes), t.grid, t.strategy, "kept" if t.deletion_bound_kept else "BROKEN",
         )
         for t in tables
     ]  # fmt: skip
@@ -75,44 +80,44 @@ def _show_tables(root: Path, tables: list[dict[str, Any]], *, is_empty: bool) ->
     render.lines(render.table_text(rows, header, right=(3, 4, 5)))
 
 
-def _behind(told: dict[str, Any]) -> str:
-    ticks = told["ticks_behind"]
+def _behind(table: Status) -> str:
+    ticks = table.ticks_behind
     return "" if ticks is None else "on time" if ticks == 0 else f"{ticks:,} ticks behind"
 
 
-def _status_lines(told: dict[str, Any], measure: str) -> list[str]:
-    last = told["last_update"]
-    hidden = told["stored_records"] - told["live_records"]
-    age = told["oldest_expired_age"]
+def _status_lines(table: Status, measure: str) -> list[str]:
+    last = table.last_update
+    hidden = table.stored_records - table.live_records
+    age = table.oldest_expired_age
     values = {
-        "table": f"{told['name']} in {told['folder']}",
-        "key, times": f"{', '.join(told['key'])}; {told['inserted']} → {told['expires']}",
-        "tick, span": f"{told['tick']}, {told['span']} = {told['ticks_per_span']} ticks",
-        "grid": f"{told['grid']}, runs {told['policy']}, strategy {told['strategy']}",
+        "table": f"{table.name} in {table.folder}",
+        "key, times": f"{', '.join(table.key)}; {table.inserted} → {table.expires}",
+        "tick, span": f"{table.tick}, {table.span} = {table.ticks_per_span} ticks",
+        "grid": f"{table.grid}, runs {table.policy}, strategy {table.strategy}",
         "clock": "not loaded yet"
-        if told["clock"] is None
-        else f"{told['clock_time']} (slot {told['clock']})" + (f", {_behind(told)}" if _behind(told) else ""),
-        "live": f"{told['live_records']:,} records in {told['files']} files, {render.bytes_text(told['bytes'])}"
+        if table.clock is None
+        else f"{table.clock_time} (slot {table.clock})" + (f", {_behind(table)}" if _behind(table) else ""),
+        "live": f"{table.live_records:,} records in {table.files} files, {render.bytes_text(table.bytes)}"
         + (f"; {hidden:,} expired ones hidden" if hidden else ""),
-        "deletion": f"bound {told['deletion_bound']}; "
+        "deletion": f"bound {table.deletion_bound}; "
         + (
-            f"oldest expired byte on disk for {age}: {'kept' if told['deletion_bound_kept'] else 'BROKEN'}"
+            f"oldest expired byte on disk for {age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
             if age
             else "nothing expired on disk: kept"
         )
         + (
-            f"; removed files that wait for readers: {told['files_waiting_for_erase']}"
-            if told["files_waiting_for_erase"]
+            f"; removed files that wait for readers: {table.files_waiting_for_erase}"
+            if table.files_waiting_for_erase
             else ""
         ),
-        "landing": told["landing"] or "none",
+        "landing": table.landing or "none",
     }
     if last is not None:
         values["last update"] = (
-            f"{last['time']}: +{last['admitted']:,} −{last['expired']:,}, {last['cells_touched']} of at most "
-            f"{last['cells_bound']} cells, {last['seconds']:.2f} s"
+            f"{last.time}: +{last.admitted:,} −{last.expired:,}, {last.cells_touched} of at most "
+            f"{last.cells_bound} cells, {last.seconds:.2f} s"
         )
-    return [*render.pairs(values), "", *render.heat_map(told, measure)]
+    return [*render.pairs(values), "", *render.heat_map(table, measure)]
 
 
 def history(
@@ -122,22 +127,23 @@ def history(
     json: Json = False,
 ) -> None:
     """List the commits of a table, newest first, as the Delta log tells them."""
-    rows = state(ctx).open().table(name).history(limit)
+    commits = state(ctx).open().table(name).history(limit)
     if json:
+        rows = [{field: value for field, value in asdict(c).items() if value is not None} for c in commits]
         render.json_object({"name": name, "commits": rows})
         return
 
-    def number(row: dict[str, Any], field: str) -> str:
-        return f"{row[field]:,}" if field in row else ""
+    def number(value: int | None) -> str:
+        return "" if value is None else f"{value:,}"
 
     text = [
         (
-            r["version"], r["committed"], r["op"], r.get("time", ""), number(r, "admitted"), number(r, "expired"),
-            f"{r['cells_touched']}/{r['cells_bound']}" if "cells_bound" in r else str(r.get("cells_touched", "")),
-            f"+{r['files_added']} −{r['files_removed']}", render.bytes_text(r["bytes_written"]),
-            f"{r['seconds']:.2f}" if "seconds" in r else "",
+            c.version, c.committed, c.op, c.time, number(c.admitted), number(c.expired),
+            number(c.cells_touched) if c.cells_bound is None else f"{c.cells_touched}/{c.cells_bound}",
+            f"+{c.files_added} −{c.files_removed}", render.bytes_text(c.bytes_written),
+            "" if c.seconds is None else f"{c.seconds:.2f}",
         )
-        for r in rows
+        for c in commits
     ]  # fmt: skip
     header = ("version", "committed", "op", "slot time", "admitted", "expired", "cells", "files", "written", "seconds")
     render.lines(render.table_text(text, header, right=(0, 4, 5, 6, 7, 8, 9)))
@@ -150,23 +156,21 @@ def explain(
     json: Json = False,
 ) -> None:
     """Show the plan of the next update, or how other engines see the window."""
-    from ebb.maintenance.inspect.explain import explain as plan_of
-    from ebb.warehouse.sql.spark import window_sql
-
-    warehouse = state(ctx).open()
-    snapshot = warehouse.table(name).table.snapshot()
+    table = state(ctx).open().table(name)
     if sql:
-        query = window_sql(snapshot)
+        query = table.window_sql()
         if json:
             render.json_object({"name": name, "sql": query})
         else:
             render.lines([render.visible(query)])
         return
-    told = plan_of(snapshot, warehouse.now())
+    explanation = table.explain()
     if json:
-        render.json_object(told)
+        render.json_object(asdict(explanation))
+    elif explanation.slot is None:
+        render.lines([f"{explanation.words[0]}; load it, or update it with --at"])
     else:
-        render.lines([told["words"][0], *(f"  {line}" for line in told["words"][1:])])
+        render.lines([explanation.words[0], *(f"  {line}" for line in explanation.words[1:])])
 
 
 def quarantine(
@@ -183,36 +187,24 @@ def quarantine(
     json: Json = False,
 ) -> None:
     """Show refused records with their reasons, or hand them out for repair."""
-    from ebb.warehouse.intake.quarantine import read_refused
-
-    table = state(ctx).open().table(name).table
-    snapshot = table.snapshot()
-    line, clock = snapshot.spec.timeline, snapshot.ledger.clock
-    refused = [
-        r
-        for r in read_refused(table)
-        if clock is not None and r.slot <= clock and (reason is None or reason in r.reason)
-    ]
-    reasons = Counter(r.reason for r in refused)
+    refused = state(ctx).open().table(name).quarantine(reason)
+    records, count = refused.records[:limit], len(refused.records)
     if output is not None:
-        write_lines([r.record for r in refused], output)
+        write_lines([r.record for r in refused.records], output)
     if json:
-        records = [
-            {"slot": r.slot, "time": line.show_slot(r.slot), "reason": r.reason, "record": _parsed(r.record)}
-            for r in refused[:limit]
-        ]
-        render.json_object({"name": name, "quarantined": len(refused), "reasons": dict(reasons), "records": records})
+        shown = [{**asdict(r), "record": _parsed(r.record)} for r in records]
+        render.json_object({"name": name, "quarantined": count, "reasons": refused.reasons, "records": shown})
         return
-    if not refused:
+    if not count:
         render.lines([f"the quarantine of {name} is empty"])
         return
-    rows = [(line.show_slot(r.slot), r.reason, r.record) for r in refused[:limit]]
-    text = render.table_text([(f"{n:,}", why) for why, n in reasons.most_common()], ("records", "reason"), right=(0,))
-    text += ["", *render.table_text(rows, ("slot time", "reason", "record"))]
-    if len(refused) > limit:
-        text.append(f"({limit} of {len(refused):,} shown; see --limit and --output)")
+    reasons = [(f"{n:,}", why) for why, n in refused.reasons.items()]
+    text = render.table_text(reasons, ("records", "reason"), right=(0,))
+    text += ["", *render.table_text([(r.time, r.reason, r.record) for r in records], ("slot time", "reason", "record"))]
+    if count > limit:
+        text.append(f"({limit} of {count:,} shown; see --limit and --output)")
     if output is not None:
-        text.append(f"{len(refused):,} records written to {output}; mend them and hand them to ebb update")
+        text.append(f"{count:,} records written to {output}; fix them and hand them to ebb update")
     render.lines(text)
 
 

@@ -8,14 +8,14 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ebb.cli.commands.read import cost_lines, split_columns, wanted_of
+from ebb.cli.commands.read import cost_lines, split_columns
 from ebb.cli.options import Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ebb.maintenance.api import OpenTable
-    from ebb.warehouse.read.window import Window
-    from ebb.warehouse.sql.duckdb import DuckSession
+    from ebb.maintenance.reading import Window
 
 __all__ = ["shell"]
 
@@ -58,7 +57,8 @@ class _Prompt:
 
     table: OpenTable
     window: Window
-    engine: DuckSession
+    answer: Callable[[str], pa.RecordBatchReader]  # to SQL
+    table_names: Sequence[str]
     columns: list[str] | None = None
     limit: int = 40
     form: Format = Format.table
@@ -85,13 +85,16 @@ class _Prompt:
                 if len(ends) != 2:
                     msg = f".range takes two keys, and there are {len(ends)}; write - for an open end"
                     raise UsageError(msg)
+                if ends == [None, None]:
+                    msg = ".range - - is open at both ends; .scan shows all records"
+                    raise UsageError(msg)
                 self._probe([], low=ends[0], high=ends[1])
             case ".scan":
                 began = time.perf_counter()
                 self._show(self.window.scan(self.columns, rest or None), began)
             case ".sql":
                 began = time.perf_counter()
-                self._show(self.engine.answer(rest), began)
+                self._show(self.answer(rest), began)
             case ".explain":
                 self._explain(_words(rest))
             case _:
@@ -100,8 +103,10 @@ class _Prompt:
     def _probe(
         self, keys: list[str], *, low: str | None = None, high: str | None = None, prefix: str | None = None
     ) -> None:
+        from ebb.maintenance.reading import read_wanted
+
         began = time.perf_counter()
-        wanted = wanted_of(self.window, keys, low=low, high=high, prefix=prefix)
+        wanted = read_wanted(self.window, keys, low=low, high=high, prefix=prefix)
         self._show(self.window.read(wanted, self.columns), began)
 
     def _show(self, found: pa.RecordBatchReader, began: float) -> None:
@@ -119,11 +124,14 @@ class _Prompt:
             render.note(", ".join(part for part in (more, took) if part))
 
     def _explain(self, keys: list[str]) -> None:
-        from ebb.warehouse.read.request import Cost
+        from ebb.maintenance.reading import Cost, read_wanted
 
+        if not keys:
+            msg = ".explain takes at least one key"
+            raise UsageError(msg)
         began = time.perf_counter()
         window = replace(self.window, cost=Cost())
-        for _ in window.read(wanted_of(window, keys), self.columns):
+        for _ in window.read(read_wanted(window, keys), self.columns):
             pass
         render.lines(cost_lines(window.cost, 0.0, time.perf_counter() - began))  # the window was there
 
@@ -166,7 +174,7 @@ class _Prompt:
         if line == text and text.startswith("."):
             return [name for name in _COMMANDS if name.startswith(text)]
         if line.startswith((".scan", ".sql", ".columns")) or line.split(" ", maxsplit=1)[0].lower() in _QUERIES:
-            return [name for name in (*self.window.columns, *self.engine.names) if name.startswith(text)]
+            return [name for name in (*self.window.columns, *self.table_names) if name.startswith(text)]
         return self._keys_from(text)
 
     def _keys_from(self, text: str) -> list[str]:
@@ -197,14 +205,10 @@ def shell(
     ] = True,
 ) -> None:
     """Open a warm prompt: keys, scans and SQL in milliseconds."""
-    from ebb.warehouse.sql.duckdb import DuckSession
-
     warehouse = state(ctx).open()
     table = warehouse.table(name)
-    window = table.at_latest()
-    others = {other.name: other for other in warehouse.tables()}
-    engine = DuckSession(list(others), lambda asked: prompt.window if asked == name else others[asked].at_latest())
-    prompt = _Prompt(table, window, engine)
+    engine = warehouse.sql_session(lambda other: prompt.window if other == name else None)
+    prompt = _Prompt(table, table.at_latest(), engine.answer, engine.names)
     if not sys.stdin.isatty():
         lines = itertools.takewhile(lambda line: line not in _LEAVING, (line.strip() for line in sys.stdin))
         failed = [line for line in lines if line and not _answered(prompt, line)]
@@ -237,10 +241,10 @@ def _read_line(text: str) -> str | None:
         try:
             return input(text).strip()
         except EOFError:
-            sys.stdout.write("\n")
+            render.lines([""])
             return None
         except KeyboardInterrupt:
-            sys.stdout.write("\n")
+            render.lines([""])
 
 
 def _history_file() -> Path:

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ebb.cli.output import render
 from ebb.index.errors import EngineError, UsageError
-from ebb.index.values import plain
+from ebb.maintenance.values import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,16 +11,22 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ebb.maintenance.inspect.status import Status
 
 __all__ = [
     "bytes_text",
+    "clear_progress",
     "error",
+    "heat_map",
     "json_object",
     "json_string",
     "json_text",
     "lines",
     "note",
+    "pairs",
     "progress",
     "table_text",
     "visible",
@@ -133,13 +139,13 @@ def pairs(values: Mapping[str, object]) -> list[str]:
     return [f"{name.ljust(width)}  {visible(value)}" for name, value in values.items()]
 
 
-def heat_map(status: Mapping[str, Any], measure: str = "records") -> list[str]:
+def heat_map(status: Status, measure: str = "records") -> list[str]:
     """Return the grid as a heat map: groups down, cohorts across, the darkest cell holds the most."""
-    groups, cohorts = (int(part) for part in status["grid"].split("x"))
-    values = {(cell["group"], cell["cohort"]): cell[measure] for cell in status["cells"]}
+    groups, cohorts = (int(part) for part in status.grid.split("x"))
+    values = {(cell.group, cell.cohort): getattr(cell, measure) for cell in status.cells}
     most = max(values.values(), default=0)
     width = max([5, *(len(_short(v)) + 1 for v in values.values())])
-    next_cohort, filling = status["next_cohort"], status["filling_group"]
+    next_cohort, filling = status.next_cohort, status.filling_group
     shown = range(min(cohorts, max(4, (_columns() - 12) // (width + 1))))
     head = "".join(f" {('e' + str(e)).rjust(width)}" for e in shown) + (" …" if len(shown) < cohorts else "")
     rows = [f"  {measure:>8} {head}"]

@@ -18,11 +18,12 @@ from ebb.index.policy import make_grid
 from ebb.index.strategy import Strategy, check_strategy, lag_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
-__all__ = ["Choice", "choose", "default_bound", "default_reader_time", "expected_files"]
+__all__ = ["Choice", "choose", "default_bound", "default_log_retention", "default_reader_time", "expected_files"]
 
 _MOST_FILES = 256  # more live files than this make a probe dearer than the rewriting they save
 _SQUARE = 4  # G = E = 4: the optimum of thesis 4.4 for small data, and still good for large
 _HOUR_US = 3_600_000_000
+_HISTORY_TICKS = 1000  # about two megabytes of log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,11 @@ def default_reader_time(timeline: Timeline) -> int:
 def default_bound(timeline: Timeline) -> int:
     """Return the deletion bound of a table that declares none: a quarter of the span, at least four ticks."""
     return max(timeline.span // 4, 4 * timeline.tick)
+
+
+def default_log_retention(timeline: Timeline, bound: int) -> int:
+    """Return how long commits are kept in the log: what an audit of the deletion bound needs, and some history."""
+    return max(bound, _HISTORY_TICKS * timeline.tick)
 
 
 def expected_files(p: int, v: int, w: int) -> float:

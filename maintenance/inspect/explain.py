@@ -3,22 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from ebb.index.errors import NotDueError, UsageError
 from ebb.index.ledger import next_slot
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.update import plan_update
 from ebb.maintenance.plan.upkeep import plan_seal
+from ebb.maintenance.upkeep import is_sealing
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["explain"]
+__all__ = ["CellRemoval", "CellRewrite", "Explanation", "explain"]
 
 
-def explain(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRemoval:
+    """How many files of a cell would be removed."""
+
+    group: int
+    cohort: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellRewrite:
+    """What of a cell would be read and written again."""
+
+    group: int
+    cohort: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The plan of the next update.  ``slot`` is None, and the rest says nothing, if the table has no clock yet."""
+
+    name: str
+    slot: int | None
+    time: str | None = None
+    is_due: bool = False
+    strategy: str
+    group: int | None = None  # that takes in the batch
+    cohorts: tuple[int, ...] = ()  # that lose what expires
+    cells_bound: int | None = None  # at most so many cells are touched
+    cells_in_grid: int
+    expires: int = 0
+    live_records: int = 0
+    removes: tuple[CellRemoval, ...] = ()
+    rewrites: tuple[CellRewrite, ...] = ()
+    seals_after: bool = False
+    words: tuple[str, ...]  # all of this for people, a line each
+
+
+def explain(snapshot: Snapshot, now: datetime) -> Explanation:
     """Return the plan of the next update, as far as it can be told without its batch."""
     spec, ledger, line = snapshot.spec, snapshot.ledger, snapshot.spec.timeline
+    cells_in_grid = spec.grid.groups.count * spec.grid.cohorts.count
     moment = line.kind.from_datetime(now) if line.kind.has_wall_clock else None
     is_due = True
     try:
@@ -26,44 +68,41 @@ def explain(snapshot: Snapshot, now: datetime) -> dict[str, Any]:
     except NotDueError as error:
         slot, is_due = error.args[0], False
     except UsageError:
-        return {
-            "name": spec.name,
-            "slot": None,
-            "words": ["the table has no clock yet; load it, or update it with --at"],
-        }
+        words = ("the table has no clock yet",)
+        return Explanation(
+            name=spec.name, slot=None, strategy=spec.strategy.value, cells_in_grid=cells_in_grid, words=words
+        )
     clock = slot - 1 if ledger.clock is None else ledger.clock
     plan = plan_update(spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=(), lag=spec.lag)
-    group = spec.grid.groups.partition(slot)
-    cohorts = sorted(spec.grid.cohorts_expiring(clock, slot))
-    seals = spec.grid.groups.end_of_run(slot) == slot and spec.grid.groups.run > 1
-    return {
-        "name": spec.name,
-        "slot": slot,
-        "time": line.show_slot(slot),
-        "is_due": is_due,
-        "strategy": spec.strategy.value,
-        "group": group,
-        "cohorts": cohorts,
-        "cells_bound": spec.grid.cells_bound(clock, slot),
-        "cells_in_grid": spec.grid.groups.count * spec.grid.cohorts.count,
-        "expires": ledger.expired_by(slot),
-        "live_records": ledger.live_records,
-        "removes": _cells(plan),
-        "rewrites": [
-            {"group": r.cell.group, "cohort": r.cell.cohort, "files": len(r.inputs), "bytes": r.size_bytes}
+    seals = is_sealing(snapshot) and spec.grid.groups.end_of_run(slot) == slot and spec.grid.groups.run > 1
+    return Explanation(
+        name=spec.name,
+        slot=slot,
+        time=line.show_slot(slot),
+        is_due=is_due,
+        strategy=spec.strategy.value,
+        group=spec.grid.groups.partition(slot),
+        cohorts=tuple(sorted(spec.grid.cohorts_expiring(clock, slot))),
+        cells_bound=spec.grid.cells_bound(clock, slot),
+        cells_in_grid=cells_in_grid,
+        expires=ledger.expired_by(slot),
+        live_records=ledger.live_records,
+        removes=_removals(plan),
+        rewrites=tuple(
+            CellRewrite(group=r.cell.group, cohort=r.cell.cohort, files=len(r.inputs), bytes=r.size_bytes)
             for r in plan.rewrites
-        ],
-        "seals_after": seals,
-        "words": _words(snapshot, plan, slot=slot, is_due=is_due, seals=seals),
-    }
+        ),
+        seals_after=seals,
+        words=_words(snapshot, plan, slot=slot, is_due=is_due, seals=seals),
+    )
 
 
-def _cells(plan: Plan) -> list[dict[str, int]]:
+def _removals(plan: Plan) -> tuple[CellRemoval, ...]:
     files = Counter(f.cell for f in plan.removes)
-    return [{"group": cell.group, "cohort": cell.cohort, "files": n} for cell, n in sorted(files.items())]
+    return tuple(CellRemoval(group=cell.group, cohort=cell.cohort, files=n) for cell, n in sorted(files.items()))
 
 
-def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bool) -> list[str]:
+def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bool) -> tuple[str, ...]:
     spec, line = snapshot.spec, snapshot.spec.timeline
     grid = spec.grid
     when = f"update to slot {slot} ({line.show_slot(slot)}), {'due now' if is_due else 'not due yet'}"
@@ -77,9 +116,9 @@ def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bo
         f"rewrites {len(plan.rewrites)} cells ({sum(r.size_bytes for r in plan.rewrites):,} bytes to read)",
         f"touches at most {grid.cells_bound(slot - 1, slot)} of {grid.groups.count * grid.cohorts.count} cells in one commit",
     ]
-    if seals and spec.strategy.value == "retire":
+    if seals:
         merged = plan_seal(grid, clock=slot, live=snapshot.files)
         lines.append(
             f"then seals group {grid.groups.partition(slot)}: {len(merged.removes)} files so far become {len(merged.rewrites)} runs"
         )
-    return lines
+    return tuple(lines)

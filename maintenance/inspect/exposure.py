@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from ebb.maintenance.plan.erase import exposed_since
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Exposure", "exposure"]
@@ -25,7 +26,7 @@ class Exposure:
 
 
 def exposure(snapshot: Snapshot, now: datetime) -> Exposure:
-    """Measure the oldest expired byte on disk.
+    """Return how long the oldest expired byte has been on disk, as the log says.
 
     The time counts from a record's expiry, or from when its file was written if that was later: a replay of old
     data cannot be late before it has begun. For integer columns the clock is the only now there is.
@@ -35,19 +36,12 @@ def exposure(snapshot: Snapshot, now: datetime) -> Exposure:
         return Exposure(age=0, bound=snapshot.spec.bound, files=0)
     moment = line.kind.from_datetime(now) if line.kind.has_wall_clock else line.end_of(clock)
     over = max(clock, line.clock_at(moment))  # a table that is behind holds records that have expired on the wall
-    oldest: dict[str, int] = {f.path: f.min_exp for f in snapshot.files if f.has_expired(over)}
-    removed = set(snapshot.table.data_files()) - {f.path for f in snapshot.files}
-    for entry in snapshot.table.entries(snapshot.version):
-        if not removed:
-            break
-        if entry.ebb.get("oldest_expired") is not None:
-            oldest |= {path: entry.ebb["oldest_expired"] for path in entry.removed if path in removed}
-        removed -= set(entry.removed)
-    age = 0
-    for path, slot in oldest.items():
-        start = line.end_of(slot)
-        if line.kind.has_wall_clock:
-            written = datetime.fromtimestamp((snapshot.table.folder / path).stat().st_mtime, tz=now.tzinfo)
-            start = max(start, line.kind.from_datetime(written))
-        age = max(age, moment - start)
-    return Exposure(age=age, bound=snapshot.spec.bound, files=len(oldest))
+    expired = [file for file in snapshot.files if file.has_expired(over)]
+    live = exposed_since(expired, line, clock=over)
+    removed = [removal for removal in snapshot.removals() if removal.exposed_since is not None]
+    starts = [start for start in (live, *(removal.exposed_since for removal in removed)) if start is not None]
+    return Exposure(
+        age=max(0, moment - min(starts)) if starts else 0,
+        bound=snapshot.spec.bound,
+        files=len(expired) + sum(len(removal.paths) for removal in removed),
+    )

@@ -23,6 +23,7 @@ from ebb.maintenance.landing.folder import (
 )
 from ebb.maintenance.landing.steps import Step, due_slot, steps
 from ebb.maintenance.update import Report, update
+from ebb.warehouse.intake.batch import Files
 from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
@@ -68,7 +69,7 @@ def run_table(snapshot: Snapshot, context: Context, *, until: datetime, yes: boo
         yield from _planned(snapshot, folder, until)
         return
     with locked_folder(folder, wait=context.wait):
-        snapshot = snapshot.table.renewed(snapshot)
+        snapshot = snapshot.table.snapshot()
         if _folder(snapshot) != folder:  # altered meanwhile: another lock counts now
             return
         for outcome in _applied(snapshot, folder, context, until=until, yes=yes):
@@ -111,7 +112,7 @@ def _applied(snapshot: Snapshot, folder: Path, context: Context, *, until: datet
     work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, last=last)
     for batch in batches:
         yield from work.apply(slot_of(batch), batch)
-    snapshot = snapshot.table.renewed(snapshot)
+    snapshot = snapshot.table.snapshot()
     for step in _steps(snapshot, folder, until):
         fit: list[Path] = []
         for path in step.files:
@@ -121,7 +122,7 @@ def _applied(snapshot: Snapshot, folder: Path, context: Context, *, until: datet
             elif aside := refuse_file(folder, path, work.last, reason):
                 yield Outcome(table=work.table.name, slot=step.slot, files=1, error=reason, set_aside=str(aside))
         yield from work.apply(step.slot, take(folder, step.slot, fit) if fit else None)
-    snapshot = snapshot.table.renewed(snapshot)
+    snapshot = snapshot.table.snapshot()
     if snapshot.ledger.clock is not None:
         erase_old(folder, snapshot.spec.quarantined_until(snapshot.ledger.clock))
 
@@ -156,7 +157,8 @@ class _Work:
         try:
             files = find_inputs([str(batch)]) if batch else []
             outcome = replace(outcome, files=len(files))
-            report = update(self.table, files, self.context, at=line.end_of(slot), catch_up=True, yes=self.yes)
+            batch_files = Files(tuple(files), self.context.engine)
+            report = update(self.table, batch_files, self.context, at=line.end_of(slot), catch_up=True, yes=self.yes)
         except AppliedSlotError:  # somebody else has moved the clock: the files are late and join the next tick
             if batch is not None:
                 put_back(self.folder, batch)

@@ -35,7 +35,7 @@ def plan_update(
     """
     within = grid.cells_touched(clock, slot)
     cohorts = grid.cohorts_expiring(clock, slot)
-    expiring = [f for f in live if f.cell.cohort in cohorts and f.has_expired(slot)]
+    expiring = [f for f in live if f.min_exp <= slot and f.cell.cohort in cohorts]
     match strategy:
         case Strategy.REBUILD:
             plan = _rebuild(slot, live, arriving, expiring)

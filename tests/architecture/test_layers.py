@@ -19,7 +19,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors",),
-        ("timeline", "grid", "keys"),
+        ("timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "directory", "ledger"),
         ("columns", "strategy", "sidefile"),
         ("values", "cost"),
@@ -35,16 +35,18 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sql",),
     ),
     "maintenance": (
-        ("context", "plan"),
-        ("carry_out",),
+        ("context", "plan", "values"),
+        ("carry_out", "define", "reading"),
         ("upkeep",),
-        ("update", "inspect", "define"),
+        ("update", "inspect"),
         ("landing",),
         ("schedule",),
         ("api",),
     ),
     "cli": (("output",), ("options",), ("interrupts",), ("commands",), ("main",)),
 }
+# What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
+EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}
 # Where each engine lives.
 ENGINES = {
     "deltalake": ("warehouse/table", "warehouse/intake/quarantine.py", "warehouse/parquet/arrow.py"),
@@ -145,6 +147,18 @@ def test_inside_a_package_imports_point_down_too(file: Path) -> None:
     for used in modules_used(tree_of(file)):
         if used[0] == package and used[1] != below[0]:
             assert ranks[used[1]] < ranks[below[0]], f"{named(file)} imports {'.'.join(used)}"
+
+
+@pytest.mark.parametrize("edge", list(EDGE))
+def test_an_edge_calls_maintenance_and_knows_nothing_of_what_is_below(edge: str) -> None:
+    guilty = [
+        f"{named(file)}: {name}"
+        for file in modules(edge)
+        for used in modules_used(tree_of(file))
+        if not f"{(name := '.'.join(['ebb', *used]))}.".startswith(tuple(f"{known}." for known in EDGE[edge]))
+    ]
+
+    assert guilty == []
 
 
 def test_everybody_imports_our_modules_by_the_name_they_are_installed_under() -> None:

@@ -253,7 +253,7 @@ def story(tmp_path: Path, spark: Any) -> Story:
     return Story(tmp_path)
 
 
-def forced(window: LatestWindow, gap: Callable[[], None]) -> tuple[LatestWindow, list[int]]:
+def forced(window: LatestWindow, gap: Callable[[], object]) -> tuple[LatestWindow, list[int]]:
     """Return the window with something done before each look at the log, and when the looks were."""
     looks: list[int] = []
 

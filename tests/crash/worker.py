@@ -98,7 +98,7 @@ class _WatchedSnapshot(Snapshot):
         assert isinstance(self.table, WatchedTable)
         noted = Commit(
             op=what["report"]["op"],
-            slot=what["ledger"].clock,
+            slot=what["change"].clock,
             began=began,
             committed=committed,
             files_added=len(what["adds"]),
@@ -131,7 +131,7 @@ class Writer:
             case "purge":
                 self.table.purge(wait=60)
             case _:
-                self.erased_files += self.table.erase(wait=60)["files_erased"]
+                self.erased_files += self.table.erase(wait=60).files_erased
         return {}
 
     def _update(self, *, with_records: bool) -> dict[int, int]:

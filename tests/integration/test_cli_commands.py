@@ -15,6 +15,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from ebb import OpenTable
 from ebb.cli.main import main
 from tests.builders import integer_table, open_warehouse, records, write_batch
 from tests.unit.cli.command import Command, state_of
@@ -285,6 +286,23 @@ def test_composite_keys_of_many_types_are_found_by_their_leading_parts(ebb: Comm
 
 
 # sql
+
+
+def test_a_scan_that_is_told_how_to_start_spark_uses_it(ebb: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options were ignored."""
+    asked: list[str] = []
+    by_spark = OpenTable.scan_by_spark
+
+    def watched(table: OpenTable, *arguments: Any) -> Any:
+        asked.append(table.name)
+        return by_spark(table, *arguments)
+
+    monkeypatch.setattr(OpenTable, "scan_by_spark", watched)
+    for options in (["--conf", "spark.sql.ansi.enabled=true"], ["--engine", "spark"], ["--engine", "direct"], []):
+        found = ebb.right("scan", "t", "--format", "csv", *options).out
+        assert sorted(_ids(found)) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+    assert asked == ["t", "t"]
 
 
 def test_sql_sees_the_live_window_of_every_table(ebb: Command) -> None:

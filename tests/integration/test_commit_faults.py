@@ -22,6 +22,7 @@ import pytest
 from ebb import OpenTable
 from ebb.index.errors import EngineError, WarehouseError
 from ebb.index.grid import Cell
+from ebb.index.ledger import Change
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.store.paths import LOG
@@ -123,7 +124,7 @@ def test_no_fault_around_a_commit_loses_or_leaves_a_file(
 
 def _has_batch(table: OpenTable) -> bool:
     """Whether the batch of the test was applied."""
-    return any(row.get("received") and row["slot"] == FILLED + 1 for row in table.history())
+    return any(commit.received and commit.slot == FILLED + 1 for commit in table.history())
 
 
 def _events(op: str, strategy: str, root: Path, filled: Path) -> list[str]:
@@ -158,7 +159,7 @@ def test_a_plan_that_leaves_its_cells_is_not_carried_out(filled: Path, tmp_path:
             plan,
             table.warehouse.context(),
             clock=FILLED,
-            ledger=snapshot.ledger,
+            change=Change(clock=FILLED),
             data_change=False,
             report=lambda _: {"op": "purge"},
         )

@@ -611,14 +611,14 @@ def test_threads_of_one_warm_table_see_true_windows_while_files_come_and_go(
     def read(thread: int) -> int:
         rng, reads = random.Random(thread), 0
         while not is_over.is_set() or reads < 3:
-            with watched.table.at_latest() as window:
-                keys = rng.sample(watched.keys(), 5)
-                found = window.probe(*keys, columns=["id"])["id"].to_pylist()
-                assert sorted(found) == watched.right(window.clock, keys)
-                if thread == 0:
-                    assert sorted(window.scan(["id"]).read_all()["id"].to_pylist()) == watched.right(window.clock)
-                    for file in rng.sample(window.visible_files(), 2):
-                        (folder / side_file(file.path)).unlink(missing_ok=True)
+            window = watched.table.at_latest()
+            keys = rng.sample(watched.keys(), 5)
+            found = window.probe(*keys, columns=["id"])["id"].to_pylist()
+            assert sorted(found) == watched.right(window.clock, keys)
+            if thread == 0:
+                assert sorted(window.scan(["id"]).read_all()["id"].to_pylist()) == watched.right(window.clock)
+                for file in rng.sample(window.visible_files(), 2):
+                    (folder / side_file(file.path)).unlink(missing_ok=True)
             reads += 1
         return reads
 

@@ -74,7 +74,7 @@ def test_the_bound_holds_through_a_random_history_and_every_answer_is_the_models
         late = {word for word in found if sum(s > expires[word] for s in slots) - (expires[word] not in slots) >= bound}
         assert late == set(), f"step {step}"
         assert not [word for word in found if word.endswith("-over")]
-    assert table.status()["deletion_bound_kept"]
+    assert table.status().deletion_bound_kept
 
 
 def test_nothing_of_a_batch_that_was_not_applied_stays_on_disk(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -141,5 +141,5 @@ def test_erase_counts_the_readers_time_of_a_timestamp_table_on_the_wall(tmp_path
         later = open_warehouse(tmp_path / "w", datetime.now(timezone.utc) + timedelta(minutes=minutes)).table("t")
         told = later.erase()
         assert (set(data_files(later)) >= old) == is_there, minutes
-        assert (told["files_erased"] > 0) != is_there
+        assert (told.files_erased > 0) != is_there
     assert scanned_ids(table) == [1, 2, 3]

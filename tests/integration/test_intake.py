@@ -582,7 +582,7 @@ def test_times_without_a_zone_are_utc_on_every_path(warehouse: Warehouse, tmp_pa
 
         assert (report.admitted, report.reasons) == (1, {}), name
         assert [[r["inserted"], r["expires"]] for r in scanned(table)] == [exact], name
-        digests.add(table.table.snapshot().ledger.batches[-1][1])
+        digests.add(table.table.snapshot().ledger.fingerprints.recent[-1][1])
     assert len(digests) == 1
 
 
@@ -625,7 +625,7 @@ def test_files_without_records_are_an_empty_tick(warehouse: Warehouse, tmp_path:
 
         assert (report.slot, report.ticks, report.received, report.already_applied) == (slot, 1, 0, False)
     assert data_files(table) == []
-    assert table.table.snapshot().ledger.batches == ()
+    assert table.table.snapshot().ledger.fingerprints.recent == ()
 
 
 def test_damaged_files_are_refused_as_a_whole_and_the_next_update_goes_on(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -685,9 +685,9 @@ def test_quarantined_records_go_when_their_time_is_over(warehouse: Warehouse, tm
     table.erase()
     assert left() == [5, 6]
     table.update(at=7)
-    assert table.erase(dry_run=True)["quarantine_files_erased"] == 0
+    assert table.erase(dry_run=True).quarantine_files_erased == 0
     assert left() == [5, 6]
-    assert table.erase()["quarantine_files_erased"] == 1
+    assert table.erase().quarantine_files_erased == 1
     assert left() == [6] == [r.slot for r in read_refused(table.table)]
     table.update(at=8)
     table.update(at=9)

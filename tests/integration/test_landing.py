@@ -158,7 +158,7 @@ def test_ticks_without_files_are_caught_up_to_now_and_files_count_by_their_last_
 
     assert [o.report.time for o in outcomes if o.report] == ["2026-01-01T10:00:00Z", "2026-01-01T12:00:00Z"]
     assert table.probe("a").num_rows == 1
-    assert table.status()["ticks_behind"] == 0
+    assert table.status().ticks_behind == 0
 
 
 def test_an_earlier_moment_replays_the_past_up_to_it(tmp_path: Path) -> None:

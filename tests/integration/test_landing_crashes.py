@@ -46,7 +46,7 @@ def test_a_run_that_breaks_off_anywhere_is_finished_exactly_once(
 
         assert not [outcome for outcome in again if outcome.is_stopped], fault.seen
         assert scanned_ids(table) == [10, 11, 20, 30], fault.seen
-        assert sum(row.get("admitted", 0) for row in table.history()) == 4, fault.seen
+        assert sum(row.admitted or 0 for row in table.history()) == 4, fault.seen
         files = [path.relative_to(landing) for path in landing.rglob("*.csv")]
         assert sorted(path.parts[0] for path in files) == ["_applied"] * 4 + ["_refused"], fault.seen
         assert not list((landing / "_taken").iterdir())

@@ -143,9 +143,9 @@ def test_a_wall_clock_set_back_neither_revives_nor_hides_nor_updates(tmp_path: P
             with pytest.raises(NotDueError):
                 earlier.update(batch, catch_up=True, yes=True)
         assert earlier.update(files[2]).already_applied
-        assert earlier.erase()["files_erased"] == 0
+        assert earlier.erase().files_erased == 0
         assert (version_of(earlier), scanned(earlier), data_files(earlier)) == before
-        assert earlier.status()["ticks_behind"] == 0
+        assert earlier.status().ticks_behind == 0
 
 
 def test_a_wall_clock_set_forward_moves_one_tick_at_a_time_and_empties_nothing_unasked(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_wall_clock_set_forward_moves_one_tick_at_a_time_and_empties_nothing_u
     version = version_of(later)
 
     assert scanned_ids(later) == [12]
-    assert later.status()["ticks_behind"] == 365 * 24
+    assert later.status().ticks_behind == 365 * 24
     with pytest.raises(OverDeletionError) as caught:
         later.update(files[1], catch_up=True)
     assert caught.value.args[1:] == (365 * 24, 1)

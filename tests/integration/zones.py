@@ -57,7 +57,7 @@ def _hours(folder: Path, warehouse: Warehouse) -> list[Any]:
         report = table.update(_batch(folder, hour, form), at=end + timedelta(minutes=hour))
         told += [report.slot, report.time, report.admitted, report.expired, report.reasons, _shown(table)]
     told.append(_shown(table, as_of="2013-03-10T10:30:00"))
-    told.append([e[1] for e in table.table.snapshot().ledger.batches])
+    told.append([number for _, number in table.table.snapshot().ledger.fingerprints.recent])
     return told
 
 
@@ -98,7 +98,9 @@ def story(folder: Path, spark: Any) -> dict[str, Any]:
         "days": _days(folder, warehouse),
         "sql": _asked(warehouse, spark),
         "status": [
-            warehouse.table(name).status()[key] for name in ("hours", "days") for key in ("clock_time", "next_due")
+            moment
+            for table in (warehouse.table("hours").status(), warehouse.table("days").status())
+            for moment in (table.clock_time, table.next_due)
         ],
     }
 

@@ -22,6 +22,7 @@ def spec_of(line: Timeline, grid: Grid) -> TableSpec:
     return TableSpec(
         name="t", columns=COLUMNS, key=("key",), inserted="ins", expires="exp", timeline=line, grid=grid,
         strategy=Strategy.REBUILD, bound=10 * line.tick, reader_time=line.tick, quarantine_time=line.tick,
+        log_retention=100 * line.tick,
     )  # fmt: skip
 
 

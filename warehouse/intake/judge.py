@@ -17,13 +17,15 @@ from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, Column
 from ebb.index.grid import Axis, Ring
 from ebb.index.timeline import Timeline
 from ebb.index.values import plain
+from ebb.warehouse.intake.staged import Survey
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["OVER", "RAW", "REASON", "judge"]
+__all__ = ["OVER", "RAW", "REASON", "judge", "survey"]
 
 RAW = "_raw"  # the text of a record that could not be read; after judging, of every refused record
 REASON = "_reason"
 OVER = "_over"
+_NEVER = 2**63 - 1  # a clock after which nothing is in the future
 _FAR = 9.2e18  # beyond this, a difference of two times does not fit 64 bits
 
 
@@ -56,6 +58,17 @@ def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa
         ],
         names=[*names, INSERTED_SLOT, EXPIRES_SLOT, "_g", "_e", REASON, RAW, OVER],
     )
+
+
+def survey(table: pa.Table, spec: TableSpec) -> Survey:
+    """Return the last insertion slot: where the clock of an integer table goes that is loaded without a time.
+
+    Records that will be refused have no say: the clock never goes back.
+    """
+    inserted, expires = (_times(table[name], spec.column(name)) for name in (spec.inserted, spec.expires))
+    own = _slots(inserted, spec.timeline)
+    good = pc.is_null(_reasons(table, spec, _NEVER, inserted, expires, own)).to_numpy(zero_copy_only=False)
+    return Survey(int(own[good].max()) if good.any() else None, table.num_rows)
 
 
 def _zeros_made_one(table: pa.Table, spec: TableSpec) -> pa.Table:

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING
 
 from ebb.index.columns import Column, check_drift
 from ebb.warehouse.intake.judge import RAW
-from ebb.warehouse.intake.source import InputFile, check_inputs, nanosecond_columns
+from ebb.warehouse.intake.source import InputFile
+from ebb.warehouse.intake.task import FOREIGN
 from ebb.warehouse.spark.errors import spark_errors
 from ebb.warehouse.table.spec import TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["STRANGE", "check_frame", "ddl", "last_slot", "quoted", "read_files"]
-
-STRANGE = "_keys"  # the fields of a JSON record that the table does not have
-
+__all__ = ["check_frame", "ddl", "quoted", "read_files"]
 
 _NOTHING = "\x01"  # what Spark takes an empty CSV field for, so that a quoted empty text stays one
 
 
 @spark_errors("the batch cannot be read")
 def read_files(spark: SparkSession, spec: TableSpec, files: Sequence[InputFile]) -> DataFrame:
-    """Return the records of the files with the table's columns, plus the raw text of what could not be read."""
-    check_inputs(files, spec.columns)
+    """Return the records of the files with the table's columns, plus the raw text of what could not be read.
+
+    Requires files that :func:`check_inputs` accepts.
+    """
     parts: list[DataFrame] = []
     by_format: dict[tuple[str, frozenset[str]], list[str]] = {}
     for file in files:
-        nanos = nanosecond_columns(file) if file.format == "parquet" else frozenset()
+        nanos = file.footer.nanosecond_columns if file.format == "parquet" else frozenset()
         # Spark would take brackets and the like for a pattern, and read another file.
         by_format.setdefault((file.format, nanos), []).append(re.sub(r"([][{}*?\\])", r"\\\1", str(file.path)))
     for (kind, nanos), paths in by_format.items():
@@ -85,9 +85,9 @@ def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFr
     strange = F.array_except("k", known)
     twice = F.filter("k", lambda name: F.size(F.filter("k", lambda other: other == name)) > 1)
     repeated = F.when(F.size("k") > F.size(F.array_distinct("k")), F.try_element_at(twice, F.lit(1)))
-    keys = F.coalesce(F.try_element_at(strange, F.lit(1)), repeated).alias(STRANGE)
+    keys = F.coalesce(F.try_element_at(strange, F.lit(1)), repeated).alias(FOREIGN)
     columns = [F.col(f"r.{quoted(column.name)}") for column in spec.columns]
-    return parsed.select("r", "w", keys).select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), STRANGE)
+    return parsed.select("r", "w", keys).select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), FOREIGN)
 
 
 @spark_errors("the batch cannot be read")
@@ -100,18 +100,3 @@ def check_frame(frame: DataFrame, spec: TableSpec) -> None:
 def quoted(name: str) -> str:
     """Return a column name as Spark's expressions take it."""
     return "`" + name.replace("`", "``") + "`"
-
-
-@spark_errors("the batch cannot be read")
-def last_slot(frame: DataFrame, spec: TableSpec) -> int | None:
-    """Return the last insertion slot in a batch: the clock of an integer table that is loaded without --at.
-
-    Records that will be refused have no say: the clock never goes back.
-    """
-    inserted, expires = quoted(spec.inserted), quoted(spec.expires)
-    good = [f"{quoted(name)} is not null" for name in spec.key]
-    good += [f"abs({quoted(name)}) < double('infinity')" for name in spec.key if spec.column(name).is_floating]
-    good += [f"{expires} > {inserted}", f"try_subtract({expires}, {inserted}) <= {spec.timeline.span}L"]
-    good += [f"{RAW} is null"] if RAW in frame.columns else []
-    row = frame.where(" and ".join(good)).selectExpr(f"max({inserted}) as last").first()
-    return None if row is None or row["last"] is None else spec.timeline.slot_of(row["last"])

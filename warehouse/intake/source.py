@@ -1,7 +1,7 @@
-"""Where a batch comes from: files, folders and globs of Parquet, CSV or JSON lines, or a DataFrame.
+"""Files of a batch: Parquet, CSV or JSON lines, named by path, folder or glob.
 
-What can be told from names, headers and footers is checked here, before Spark reads a record: that the files exist,
-that their format is known, that they have exactly the table's columns.
+What can be told from names, headers and footers is checked here, before a record is read: that the files exist,
+that their format is known, that they have exactly the table's columns. Each is opened once for all of that.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import glob
 import gzip
 import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,9 @@ from ebb.index.errors import SchemaDriftError, UnreadableInputError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-__all__ = ["InputFile", "check_inputs", "find_inputs", "infer_columns", "nanosecond_columns"]
+__all__ = ["Footer", "InputFile", "check_inputs", "find_inputs", "infer_columns"]
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -34,13 +36,40 @@ _FORMATS = {
 }
 
 
+_WIDTHS = {"INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4}  # of a value in memory at least; the others have 8 or more
+_PACKED_TEXT = 8  # how much larger text is than its .gz file, usually
+
+
 @dataclass(frozen=True, slots=True)
+class Footer:
+    """What a Parquet file says about its records."""
+
+    schema: pa.Schema
+    metadata: pq.FileMetaData
+    nanosecond_columns: frozenset[str]  # Spark reads them as numbers
+    memory_bytes: int  # about
+    has_old_calendar: bool  # dates before 1582 mean other days than they say; Spark knows which
+
+
+@dataclass(frozen=True)
 class InputFile:
-    """One file of a batch."""
+    """One file of a batch.  Its footer is read once, when it is first asked for."""
 
     path: Path
     format: str  # parquet, csv or json
     size_bytes: int
+
+    @cached_property
+    def footer(self) -> Footer:
+        """Return the footer.  Requires a Parquet file."""
+        return _footer(self.path)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Return about how much memory its records take: files may be packed."""
+        if self.format == "parquet":
+            return self.footer.memory_bytes
+        return self.size_bytes * (_PACKED_TEXT if self.path.suffix.lower() == ".gz" else 1)
 
 
 def _format_of(path: Path) -> str | None:
@@ -97,37 +126,46 @@ def check_inputs(files: Sequence[InputFile], columns: Sequence[Column]) -> None:
         if file.format == "parquet":
             from ebb.warehouse.parquet.arrow import columns_of_arrow
 
-            schema = _parquet_schema(file.path)
-            check_drift(str(file.path), columns_of_arrow(schema, str(file.path)), columns)
+            check_drift(str(file.path), columns_of_arrow(file.footer.schema, str(file.path)), columns)
         elif file.format == "csv":
             header = _csv_header(file.path)
             if header is not None:
                 check_drift(str(file.path), [Column(name, "string") for name in header], columns, typed=False)
 
 
-def nanosecond_columns(file: InputFile) -> frozenset[str]:
-    """Return the columns of a Parquet file that hold nanoseconds, which Spark reads as numbers.
-
-    The old INT96 timestamps look like nanoseconds to Arrow; Spark reads (and by default writes) them as timestamps.
-    """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(file.path) as parquet:
-        leaves = [parquet.schema.column(i) for i in range(len(parquet.schema))]
-    return frozenset(
-        leaf.path for leaf in leaves if leaf.physical_type == "INT64" and "nanoseconds" in str(leaf.logical_type)
-    )
-
-
-def _parquet_schema(path: Path) -> pa.Schema:
+def _footer(path: Path) -> Footer:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
-            return file.schema_arrow
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+            schema, metadata = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError) as error:
         raise UnreadableInputError(path, f"it is not a readable Parquet file ({error})", "write it again") from error
+    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    return Footer(
+        schema=schema,
+        metadata=metadata,
+        # The old INT96 timestamps look like nanoseconds to Arrow; Spark reads and writes them as timestamps.
+        nanosecond_columns=frozenset(
+            leaf.path for leaf in leaves if leaf.physical_type == "INT64" and "nanoseconds" in str(leaf.logical_type)
+        ),
+        memory_bytes=_memory_bytes(metadata, leaves),
+        has_old_calendar=_has_old_calendar(metadata.metadata or {}),
+    )
+
+
+def _memory_bytes(metadata: pq.FileMetaData, leaves: Sequence[pq.ColumnSchema]) -> int:
+    """Return the size without compression, and not less than the values take that were folded into a few bytes."""
+    row = sum(_WIDTHS.get(leaf.physical_type, max(8, leaf.length)) for leaf in leaves if not leaf.max_repetition_level)
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    return sum(max(group.total_byte_size, group.num_rows * row) for group in groups)
+
+
+def _has_old_calendar(notes: Mapping[bytes, bytes]) -> bool:
+    """Whether a file was written by Spark before version 3, or by a later one in the manner of the old ones."""
+    version = notes.get(b"org.apache.spark.version", b"")
+    return version.startswith((b"1.", b"2.")) or any(b"org.apache.spark.legacy" in note for note in notes)
 
 
 def _csv_header(path: Path) -> list[str] | None:
@@ -151,7 +189,7 @@ def infer_columns(path: Path) -> tuple[Column, ...]:
         raise UnreadableInputError(path, "the folder holds no file", "name a sample file")
     file = files[0]
     if file.format == "parquet":
-        return columns_of_arrow(_parquet_schema(file.path), str(file.path))
+        return columns_of_arrow(file.footer.schema, str(file.path))
     try:
         with pa.input_stream(str(file.path), compression="detect") as stream:
             if file.format == "csv":

@@ -16,6 +16,8 @@ from ebb.index.keys import code
 
 __all__ = ["Codes", "arrow_schema", "arrow_type", "columns_of_arrow", "conform", "key_starts"]
 
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
+
 
 def columns_of_arrow(schema: pa.Schema, where: str) -> tuple[Column, ...]:
     """Return the columns of an Arrow schema as Spark reads a Parquet file with it."""
@@ -42,7 +44,7 @@ def _ddl_of_arrow(kind: pa.DataType, name: str, where: str) -> str:
         return simple[kind]
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return "string"
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+    if any(is_binary(kind) for is_binary in _BINARY):
         return "binary"
     if pa.types.is_timestamp(kind):
         return "timestamp"

@@ -10,15 +10,16 @@ import contextlib
 import struct
 import zlib
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
 
+from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.directory import Block, Filter
-from ebb.index.keys import Interval, code, successor
+from ebb.index.keys import Interval
 from ebb.index.sidefile import dump_blocks
 from ebb.warehouse.parquet.datafile import DataFile, read_bytes
+from ebb.warehouse.parquet.statistics import key_interval
 from ebb.warehouse.store.files import remove_file, rename
 from ebb.warehouse.store.paths import partial_side_file, side_file
 
@@ -59,10 +60,11 @@ def plain_bytes(value: Any, kind: pa.DataType) -> bytes:
 def blocks_of(file: DataFile, key: Sequence[str], ends: Sequence[Interval] | None = None) -> list[Block]:
     """Return the blocks of a file from its footer; ``ends`` if the codes of its row groups are known exactly."""
     leaves = [file.leaf(name) for name in key]
+    parts = [*leaves, file.leaf(EXPIRES_SLOT)]
     blocks = []
     for group in range(file.groups):
         facts = file.footer.row_group(group)
-        interval = ends[group] if ends else _first_part(facts.column(leaves[0]).statistics)
+        interval = ends[group] if ends else key_interval(file, group, parts)
         filters = tuple(_filter(file, group, leaf) for leaf in leaves)
         blocks.append(
             Block(file.path, group, interval.start, interval.stop, facts.num_rows, file.group_bytes(group), filters)
@@ -79,17 +81,3 @@ def _filter(file: DataFile, group: int, leaf: int) -> Filter:
         found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
         checksum = zlib.crc32(found)
     return Filter(column.bloom_filter_offset, column.bloom_filter_length, checksum)
-
-
-def _first_part(statistics: Any) -> Interval:
-    """Return an interval that holds all keys whose first part lies within the statistics."""
-    if statistics is None or not statistics.has_min_max:
-        return Interval(b"", None)
-    try:
-        low, high = (
-            end.replace(tzinfo=timezone.utc) if isinstance(end, datetime) and end.tzinfo is None else end
-            for end in (statistics.min, statistics.max)
-        )
-    except OverflowError:  # a time that Python has no value for
-        return Interval(b"", None)
-    return Interval(code([low]), successor(code([high])))

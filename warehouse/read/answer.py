@@ -7,9 +7,9 @@ hold no more than those.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -17,21 +17,26 @@ import pyarrow.compute as pc
 
 from ebb.index.cellfile import CellFile
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
-from ebb.index.directory import Block, stop_order
+from ebb.index.directory import Block, stop_order, stripes
 from ebb.index.keys import Wanted
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.typed import names, value
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
 from ebb.warehouse.parquet.datafile import DataFile, read_parts
+from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.sizes import ReadSizes
+from ebb.warehouse.parquet.statistics import bounds
 from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.mask import mask as predicate_mask
-from ebb.warehouse.read.order import in_key_order, key_mask, selected, shared_out, sorted_parts
+from ebb.warehouse.read.order import key_mask, selected, shared_out, sorted_parts
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.table.spec import TableSpec
 
 __all__ = ["Answer", "portions"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_DAY = 24 * 60 * 60 * 1_000_000  # microseconds: a date beside a time is its first moment
 
 
 class Answer:
@@ -110,25 +115,26 @@ class Answer:
         looked_at = sorted(names(self.asked.where) & data.names)
         leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
         for group in range(data.groups):
-            if self.asked.where is None or self._may_match(data.footer.row_group(group), leaves):
+            if self.asked.where is None or self._may_match(data, group, leaves):
                 yield group
 
-    def _may_match(self, facts: Any, leaves: dict[str, int]) -> bool:
+    def _may_match(self, data: DataFile, group: int, leaves: dict[str, int]) -> bool:
         extents = {}
         for name, leaf in leaves.items():
-            stats = facts.column(leaf).statistics
-            if stats is None or not stats.has_min_max or not stats.has_null_count:
+            facts, ends = data.footer.row_group(group), bounds(data, group, leaf)
+            nulls = facts.column(leaf).statistics
+            if ends is None or not nulls.has_null_count:
                 continue
-            is_open = self.column_of(name).type in ("float", "double")  # NaN is greater, and not in the statistics
-            with contextlib.suppress(OverflowError):  # a time that Python has no value for
-                extents[name] = Extent(
-                    low=stats.min,
-                    high=None if is_open else stats.max,
-                    has_nulls=stats.null_count > 0,
-                    has_values=stats.null_count < facts.num_rows,
-                )
+            kind = self.column_of(name).type
+            low, high = (end * _DAY if kind == "date" else end for end in ends)
+            extents[name] = Extent(
+                low=low,
+                high=None if kind in ("float", "double") else high,  # NaN is greater, and not in the statistics
+                has_nulls=nulls.null_count > 0,
+                has_values=nulls.null_count < facts.num_rows,
+            )
         assert self.asked.where is not None  # noqa: S101 - the caller looked
-        return may_match(self.asked.where, extents, lambda text, name: value(text, self.column_of(name)))
+        return may_match(self.asked.where, extents, lambda text, name: _ordered(value(text, self.column_of(name))))
 
     def probe(self, files: Sequence[CellFile], wanted: Wanted) -> Iterator[pa.Table]:
         """Yield the records of what is wanted in the order of key and expiration."""
@@ -153,7 +159,9 @@ class Answer:
             shares = [[(by_path[path], groups) for path, groups in share] for share in shared_out(part, finder.sizes)]
             return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
-        for table in in_key_order(blocks, read_part, self.key, self.expires, finder.sizes):
+        sizes = finder.sizes
+        parts = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
+        for table in in_key_order(parts, read_part, self.key, (*self.key, self.expires)):
             yield table.select(self.shown)
 
     def _read_share(self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted) -> pa.Table:
@@ -185,6 +193,15 @@ def portions(data: DataFile, groups: Iterable[int], sizes: ReadSizes) -> Iterato
             portion, size, weighed = [], 0, 0
     if portion:
         yield portion, size
+
+
+def _ordered(literal: Any) -> Any:
+    """Return a value as statistics have it: a date or time in microseconds since 1970, a text as its bytes."""
+    if isinstance(literal, datetime):
+        return (literal - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(literal, date):
+        return (literal - _EPOCH.date()).days * _DAY
+    return literal.encode() if isinstance(literal, str) else literal
 
 
 def _is_after(times: pa.ChunkedArray, moment: int) -> Any:

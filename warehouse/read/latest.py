@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ebb.index.columns import EXPIRES_SLOT
-from ebb.index.directory import Block
+from ebb.index.directory import Block, stripes
 from ebb.index.errors import EngineError
 from ebb.warehouse.parquet.arrow import Codes
-from ebb.warehouse.read.order import in_key_order
+from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.read.request import Read
 from ebb.warehouse.read.window import Window
 
@@ -44,7 +44,7 @@ class LatestWindow(Window):
         spool = _Spool(self.snapshot.spec.key)
         marked = replace(asked, with_marks=True)
         # A window that is kept may have been left behind: the newest is where a read starts.
-        last: Window = replace(self, snapshot=self.snapshot.table.renewed(self.snapshot))
+        last: Window = replace(self, snapshot=self.snapshot.table.snapshot())
         spool.add(last.tables(marked))
         seen = {file.path for file in last.snapshot.files}
         with ExitStack() as quiet:
@@ -119,10 +119,9 @@ class _Spool:
         """Yield the records that are visible in the window of the commit, in order if they have one."""
         if asked.is_probe:
             blocks = sorted(self._blocks, key=lambda block: block.start)
-            spec = window.snapshot.spec
-            tables = in_key_order(
-                blocks, lambda part: [self._read(block) for block in part], self.key, spec.expires, window.finder.sizes
-            )
+            sizes, order = window.finder.sizes, (*self.key, window.snapshot.spec.expires)
+            parts = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
+            tables = in_key_order(parts, lambda part: [self._read(block) for block in part], self.key, order)
         else:
             tables = (self._read(block) for block in self._blocks)
         for table in tables:

@@ -1,17 +1,17 @@
-"""Bringing row groups of many files into the order of keys, and finding the wanted records in them."""
+"""Sharing row groups out among threads, and finding the wanted records in them."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ebb.index.directory import Block, stripes
+from ebb.index.directory import Block
 from ebb.index.keys import Wanted
 from ebb.warehouse.parquet.arrow import Codes, key_starts
 from ebb.warehouse.parquet.blocks import has_plain_bytes
@@ -19,32 +19,9 @@ from ebb.warehouse.parquet.datafile import Part
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.read.pool import read_pool
 
-__all__ = ["in_key_order", "key_mask", "selected", "shared_out", "sorted_parts"]
+__all__ = ["key_mask", "selected", "shared_out", "sorted_parts"]
 
 _FEW = 8  # so many keys in a part are looked for one by one
-
-
-def in_key_order(
-    blocks: Sequence[Block],
-    read: Callable[[Sequence[Block]], Iterable[pa.Table]],
-    key: Sequence[str],
-    expires: str,
-    sizes: ReadSizes,
-) -> Iterator[pa.Table]:
-    """Merge blocks, which come in the order of their starts: yield tables that follow each other by key and expiration.
-
-    ``read`` returns tables with the records of some blocks. Held at a time are the records of one stripe and those of
-    its blocks that reach into the next.
-    """
-    order = [(name, "ascending") for name in (*key, expires)]
-    kept: list[pa.Table] = []
-    for part, bound in stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes):
-        merged = pa.concat_tables([*kept, *read(part)]).combine_chunks()  # sorting many chunks costs several times more
-        merged = merged.sort_by(order)
-        cut = merged.num_rows if bound is None else bisect.bisect_left(Codes(merged, key), bound)
-        kept = [merged.slice(cut)]
-        if cut:
-            yield merged.slice(0, cut)
 
 
 def shared_out(blocks: Iterable[Block], sizes: ReadSizes) -> list[list[tuple[str, list[int]]]]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,9 +23,6 @@ from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.key_values import key_value, key_values
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.table.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["Window"]
 
@@ -46,12 +42,6 @@ class Window:
             shown = line.kind.show_time(self.as_of)
             msg = f"--as-of {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, pass a later time"
             raise InputError(msg)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Let go of the window; there is nothing to close."""
 
     @property
     def clock(self) -> int | None:
@@ -96,11 +86,9 @@ class Window:
         key = [self.snapshot.spec.column(name) for name in self.snapshot.spec.key]
         if prefix is not None:
             start = key_value(key, prefix)
-            last = key[len(start) - 1]
-            if last.type not in ("string", "binary"):
-                msg = (
-                    f"prefix {prefix!r} ends in column {last.name} of type {last.type}, and only texts have a beginning"
-                )
+            if key[len(start) - 1].type not in ("string", "binary"):
+                kinds = ", ".join(f"{column.name} {column.type}" for column in key)
+                msg = f"prefix {','.join(map(str, start))} must end in a part of a text or binary column; the key is {kinds}"
                 raise UsageError(msg)
             return wanted_prefix(start)
         if low is not None or high is not None:

@@ -7,6 +7,7 @@ below a table.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
@@ -26,12 +27,15 @@ __all__ = [
     "free_place",
     "identity",
     "make_folder",
+    "mapped",
+    "names_in",
     "opened_file",
     "patch",
     "read_at",
     "refuse_links",
     "remove_all_but",
     "remove_empty_folders",
+    "remove_empty_parents",
     "remove_file",
     "remove_folder",
     "remove_tree",
@@ -84,6 +88,12 @@ def fill(file: int, room: memoryview, offset: int) -> int:
     while room and (count := os.preadv(file, [room], offset)):
         room, offset = room[count:], offset + count
     return offset
+
+
+def mapped(path: Path) -> memoryview:
+    """Return the bytes of a file that never changes, without reading them all."""
+    with path.open("rb") as opened:
+        return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def patch(path: str, data: bytes, offset: int) -> None:
@@ -162,6 +172,20 @@ def remove_empty_folders(folder: Path) -> None:
     for place, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):  # not empty, or a reader is writing what it knows of a file there
             os.rmdir(place)
+
+
+def remove_empty_parents(table: Path, path: str) -> None:
+    """Remove the folders above a file below a table that hold nothing any more."""
+    for parent in list(Path(path).parents)[:-1]:
+        try:
+            os.rmdir(table / parent)
+        except OSError:  # not empty, or gone already
+            return
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of everything in a folder."""
+    return os.listdir(folder)
 
 
 def folders_in(folder: Path) -> list[str]:

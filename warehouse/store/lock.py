@@ -1,7 +1,8 @@
 """One process at a time: for writers of a table, and for those who work on a landing folder.
 
 A lock is an advisory lock of the operating system on a file: it goes with the process that holds it, so a dead holder
-never blocks. The file names the holder for those who have to wait.
+never blocks. The file names the holder for those who have to wait. Who ends in order takes its name out; who finds one
+there knows that somebody before did not, and may have left something behind.
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from ebb.index.errors import EngineError, LockedError
 
-__all__ = ["locked"]
+__all__ = ["Lock", "locked"]
 
 _POLL_SECONDS = 0.05
 
 
+@dataclass(slots=True)
+class Lock:
+    """A lock that is held."""
+
+    is_in_order: bool  # false: whoever held it before died, and what it left has not been removed
+
+
 @contextmanager
-def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
+def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[Lock]:
     """Hold the lock on a file, waiting for it at most ``wait`` seconds; ``what`` is locked by it, for messages."""
     deadline = time.monotonic() + wait
     handle = _open(file, what)
@@ -38,9 +47,11 @@ def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[None]:
             if not _is_at(handle, file):  # what was locked has been dropped, and perhaps made anew
                 os.close(handle)
                 handle = _open(file, what)
+        lock = Lock(is_in_order=not os.fstat(handle).st_size)
         _write(handle, _card())
-        yield
-        _write(handle, b"")
+        yield lock
+        if lock.is_in_order:
+            _write(handle, b"")
     finally:
         with contextlib.suppress(OSError):
             os.close(handle)

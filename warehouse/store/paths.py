@@ -17,10 +17,12 @@ __all__ = [
     "LANDING_REASONS",
     "LANDING_REFUSED",
     "LANDING_TAKEN",
+    "LOCK",
     "LOG",
     "QUARANTINE_SUFFIX",
     "REFUSED",
     "SIDE_SUFFIX",
+    "STATES",
     "UNFINISHED_COMMITS",
     "cell_folder",
     "doomed_folder",
@@ -37,13 +39,18 @@ __all__ = [
     "partial_side_file",
     "quarantine_file",
     "rewrite_folder",
+    "segment_checksum",
+    "segment_name",
     "side_file",
     "staging_folder",
+    "state_name",
     "unfinished_commit",
 ]
 
 LOG = "_delta_log"
 HIDDEN = "_ebb"  # what is not part of the Delta table
+LOCK = "lock"
+STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -72,6 +79,25 @@ def entry_name(version: int) -> str:
 def unfinished_commit(id: str) -> str:
     """Return the name under which a log entry is written before it gets its own."""
     return UNFINISHED_COMMITS.replace("*", id)
+
+
+def state_name(version: int) -> str:
+    """Return a new name for the state of the ledger at a version."""
+    return f"state-{version}-{_id()}"
+
+
+def segment_name(checksum: str) -> str:
+    """Return a new name for a segment of fingerprints, which carries its checksum."""
+    return f"seen-{_id()}-{checksum}"
+
+
+def segment_checksum(name: str) -> str:
+    """Return the checksum in the name of a segment.
+
+    >>> segment_checksum(segment_name("0123abcd"))
+    '0123abcd'
+    """
+    return name.rsplit("-", 1)[-1]
 
 
 def staging_folder(slot: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, delta_fields
 from ebb.index.errors import EngineError, TableExistsError, UnknownTableError, UsageError, WarehouseError
-from ebb.index.ledger import Ledger
+from ebb.index.ledger import Change
 from ebb.warehouse.store.files import make_folder, remove_tree, rename
 from ebb.warehouse.store.paths import LOG, dropped_name, new_table_name
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
@@ -16,6 +16,7 @@ from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.log import commit_action, metadata_actions, new_metadata, schema_text
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name, is_name
+from ebb.warehouse.table.states import stored_ledger
 
 __all__ = ["alter_table", "check_root", "create_table", "drop_table", "find_table", "list_tables"]
 
@@ -64,7 +65,9 @@ def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
     fields = delta_fields((*slots, *spec.columns, *cells))
     metadata = new_metadata(fields, PARTITION_COLUMNS, {**_DELTA_PROPERTIES, **spec.properties()}, now_ms)
     id = new_id()
-    said = commit_action("create", {"id": id, "op": "create", "ledger": Ledger().dumps()}, now_ms)
+    said = commit_action(
+        "create", {"id": id, "op": "create", "ledger": stored_ledger(None, Change(clock=None))}, now_ms
+    )
     # Under another name first: the table is there as a whole or not at all.
     unfinished = root / new_table_name(spec.name, id)
     try:
@@ -90,7 +93,7 @@ def alter_table(snapshot: Snapshot, changes: Mapping[str, str], new_column: Colu
         "schemaString": schema_text(fields),
         "configuration": {**snapshot.metadata["configuration"], **changes},
     }
-    snapshot.commit_metadata(metadata, {"op": "alter"}, now_ms)
+    snapshot.commit_metadata(metadata, {"op": "alter", "slot": snapshot.ledger.clock}, now_ms)
 
 
 def drop_table(table: Table) -> None:

@@ -1,36 +1,41 @@
-"""Checkpoints of a Delta log: what opening a table starts from, and what lets old entries go.
+"""Checkpoints of a Delta log, and how long its entries are kept.
 
-A step of its own after a commit, never part of one: a commit is made when its entry is there, and a checkpoint that
-fails is tried again after the next.
+A checkpoint is what opening a table starts from, and what lets older entries go. Both are steps of their own after a
+commit, never part of one: a commit is made when its entry is there, and what fails here is tried again after the next.
+Ebb cleans up its logs itself, because Delta's rules count in whole days.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ebb.index.errors import EngineError
+from ebb.warehouse.store.files import names_in, remove_file
 from ebb.warehouse.store.paths import LOG
+from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["CHECKPOINT_INTERVAL", "checkpoint_if_due"]
+__all__ = ["CHECKPOINT_INTERVAL", "checkpoint_if_due", "clean_log", "first_kept", "superseded"]
 
 CHECKPOINT_INTERVAL = 50  # commits; opening a table reads the entries since the last checkpoint
+_VERSION = re.compile(r"([0-9]{20})\.(json|checkpoint)")
 
 
-def checkpoint_if_due(folder: Path, version: int) -> None:
-    """Write down what a Delta table looks like if enough commits were made, and let go of entries that are too old."""
+def checkpoint_if_due(folder: Path, version: int) -> bool:
+    """Write down what a Delta table looks like if enough commits were made since the last time; returns if it was."""
     if version - _last(folder / LOG) < CHECKPOINT_INTERVAL:
-        return
+        return False
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        delta = DeltaTable(folder, version=version)
-        delta.create_checkpoint()
-        delta.cleanup_metadata()
+        DeltaTable(folder, version=version).create_checkpoint()
     except (DeltaError, OSError) as error:
         step = "nothing is lost, and the next commit tries again"
         raise EngineError(f"the checkpoint of version {version} cannot be written", error, step) from error
+    return True
 
 
 def _last(log: Path) -> int:
@@ -39,3 +44,58 @@ def _last(log: Path) -> int:
         return int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
+
+
+def clean_log(log: Path, *, needed_from: int, is_kept: Callable[[LogEntry], bool]) -> int:
+    """Remove the entries and checkpoints that nobody needs any more; returns how many files went.
+
+    ``needed_from``: the first commit that the table itself needs. ``is_kept``: whether a commit is within the
+    retention; if one is, so are all that follow it.
+    """
+    try:
+        names = names_in(log)
+        commits = sorted(int(match[1]) for name in names if (match := _VERSION.match(name)) and match[2] == "json")
+        keep_from = min(needed_from, first_kept(commits, lambda version: _is_kept(log, version, is_kept)))
+        gone = superseded(names, keep_from)
+        for name in gone:
+            remove_file(log / name)
+    except OSError as error:
+        step = "nothing is lost, and it is tried again after later commits"
+        raise EngineError("old entries of the log cannot be removed", error, step) from error
+    return len(gone)
+
+
+def _is_kept(log: Path, version: int, is_kept: Callable[[LogEntry], bool]) -> bool:
+    entry = LogEntry.read(log, version)
+    return entry is None or is_kept(entry)
+
+
+def first_kept(commits: list[int], is_kept: Callable[[int], bool]) -> int:
+    """Return the first commit within the retention; the one after the last if there is none.  O(log commits).
+
+    >>> first_kept([3, 4, 5, 6, 7], lambda version: version >= 6)
+    6
+    """
+    low, high = 0, len(commits)
+    while low < high:
+        middle = (low + high) // 2
+        if is_kept(commits[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return commits[low] if low < len(commits) else (commits[-1] + 1 if commits else 0)
+
+
+def superseded(names: Iterable[str], keep_from: int) -> list[str]:
+    """Return the files of a log that are not needed to read version ``keep_from`` or a later one.
+
+    That takes the newest checkpoint not after it, and every entry since that one.
+
+    >>> log = [f"{v:020}.json" for v in range(8)] + [f"{v:020}.checkpoint.parquet" for v in (2, 5)]
+    >>> [name[18:] for name in superseded(log, 6)]
+    ['00.json', '01.json', '02.checkpoint.parquet', '02.json', '03.json', '04.json']
+    """
+    versions = {name: int(match[1]) for name in names if (match := _VERSION.match(name))}
+    checkpoints = [version for name, version in versions.items() if ".checkpoint" in name and version <= keep_from]
+    start = max(checkpoints, default=0)
+    return sorted(name for name, version in versions.items() if version < start)

@@ -40,6 +40,7 @@ _OPERATIONS = {
     "update": "WRITE",
     "seal": "OPTIMIZE",
     "purge": "REORG",
+    "erase": "VACUUM END",
 }
 
 Action = dict[str, Any]
@@ -123,9 +124,20 @@ class LogEntry:
     timestamp_ms: int
     operation: str
     ebb: Mapping[str, Any]  # our own part; empty if somebody else committed
-    added: tuple[str, ...]
+    adds: tuple[Mapping[str, Any], ...]  # the actions
     removed: tuple[str, ...]
-    bytes_added: int
+    bytes_removed: int
+    changes_table: bool  # whether it says how the table looks, and not only which files it has
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """Return the files that were added."""
+        return tuple(unquote(add["path"]) for add in self.adds)
+
+    @property
+    def bytes_added(self) -> int:
+        """Return the size of the files that were added."""
+        return sum(add["size"] for add in self.adds)
 
     @property
     def id(self) -> str | None:
@@ -139,7 +151,7 @@ class LogEntry:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
             actions = [json.loads(line) for line in lines if line.strip()]
-            return LogEntry._of(actions, version)
+            return LogEntry.of(actions, version)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -148,15 +160,16 @@ class LogEntry:
             ) from error
 
     @staticmethod
-    def _of(actions: Sequence[Action], version: int) -> LogEntry:
+    def of(actions: Sequence[Action], version: int) -> LogEntry:
+        """Return what the actions of a commit tell."""
         info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-        adds = [a["add"] for a in actions if "add" in a]
         return LogEntry(
             version=version,
             timestamp_ms=info.get("timestamp", 0),
             operation=info.get("operation", "?"),
             ebb=json.loads(info.get(APP, "{}")),
-            added=tuple(unquote(add["path"]) for add in adds),
+            adds=tuple(a["add"] for a in actions if "add" in a),
             removed=tuple(unquote(a["remove"]["path"]) for a in actions if "remove" in a),
-            bytes_added=sum(add["size"] for add in adds),
+            bytes_removed=sum(a["remove"].get("size") or 0 for a in actions if "remove" in a),
+            changes_table=any("metaData" in a or "protocol" in a for a in actions),
         )

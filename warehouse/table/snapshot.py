@@ -1,7 +1,7 @@
 """One table on disk: its folder, its log, and what it looked like at one version.
 
-The newest version is read with delta-rs; single commits are read, and all are written, as the JSON lines that they
-are. Nothing here starts Spark, and nothing here imports pyarrow: an empty tick should cost no more than it must.
+A version is read once with delta-rs and from then on moved forward commit by commit, by reading the log's next entries.
+Nothing here starts Spark, and nothing here imports pyarrow: an empty tick should cost no more than it must.
 """
 
 from __future__ import annotations
@@ -9,34 +9,39 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from ebb.index.cellfile import CellFile
-from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, columns_of_delta
+from ebb.index.cellfile import CellFile, Removal
+from ebb.index.columns import columns_of_delta
 from ebb.index.errors import CorruptionError, UnknownTableError
-from ebb.index.grid import Cell
-from ebb.index.ledger import Ledger
+from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.files import files_below, identity
-from ebb.warehouse.store.lock import locked
-from ebb.warehouse.store.paths import HIDDEN, LOG, QUARANTINE_SUFFIX, entry_name, inside, is_data_file
+from ebb.warehouse.store.lock import Lock, locked
+from ebb.warehouse.store.paths import HIDDEN, LOCK, LOG, QUARANTINE_SUFFIX, STATES, entry_name, is_data_file
+from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, removed
 from ebb.warehouse.table.commit import append, new_id
-from ebb.warehouse.table.log import APP, Action, LogEntry, add_action, commit_action, remove_action
+from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import TableSpec
+from ebb.warehouse.table.states import read_ledger, remove_states, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
+
+_MOST_BEHIND = 64  # commits that are read one by one; if there are more, the table is opened anew
+_CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table by its place: ``root/name``."""
+    """A table by its place: ``root/name``.  It remembers the newest version it has seen."""
 
     root: Path
     name: str
+    _newest: list[Snapshot] = field(default_factory=list, compare=False, repr=False)  # one at most
 
     @property
     def folder(self) -> Path:
@@ -50,8 +55,13 @@ class Table:
 
     @property
     def hidden(self) -> Path:
-        """Return the folder for what is not part of the Delta table: the lock."""
+        """Return the folder for what is not part of the Delta table: the lock, the ledger's states."""
         return self.folder / HIDDEN
+
+    @property
+    def states(self) -> Path:
+        """Return the folder of the ledger's states."""
+        return self.hidden / STATES
 
     @property
     def quarantine(self) -> Path:
@@ -59,17 +69,43 @@ class Table:
         return self.root / f"{self.name}{QUARANTINE_SUFFIX}"
 
     @contextmanager
-    def lock(self, *, wait: float = 0.0) -> Iterator[None]:
+    def lock(self, *, wait: float = 0.0) -> Iterator[Lock]:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds."""
-        if not self.log.is_dir():  # dropped meanwhile: no folder of its name may come back
+        self._check_present()  # dropped meanwhile: no folder of its name may come back
+        with locked(self.hidden / LOCK, f"table {self.name}", wait=wait) as lock:
+            self._check_present()
+            yield lock
+
+    def _check_present(self) -> None:
+        if not self.log.is_dir():
             raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
-        with locked(self.hidden / "lock", f"table {self.name}", wait=wait):
-            if not self.log.is_dir():
-                raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
-            yield
 
     def snapshot(self) -> Snapshot:
-        """Pin the newest version: its files, declaration and ledger.  O(live files)."""
+        """Pin the newest version: its files, declaration and ledger.
+
+        The first time O(live files); then two looks at the log if nothing was committed, otherwise O(what was).
+        """
+        known = self._newest[0] if self._newest else None
+        newest = None if known is None else self._moved(known)
+        if newest is None:
+            newest = self._read()
+        self._newest[:] = [newest]
+        return newest
+
+    def _moved(self, known: Snapshot) -> Snapshot | None:
+        """Return the newest version if it can be reached from a known one; None if the table has to be read anew."""
+        if known.mark is None or self._mark(known.version) != known.mark:
+            return None
+        for _ in range(_MOST_BEHIND):
+            entry = self.entry(known.version + 1)
+            if entry is None:
+                return known
+            if entry.changes_table or "ledger" not in entry.ebb:
+                return None
+            known = known.after(entry)
+        return None
+
+    def _read(self) -> Snapshot:
         try:
             delta = DeltaTable(self.folder)
         except (TableNotFoundError, OSError) as error:
@@ -89,36 +125,23 @@ class Table:
             "createdTime": about.created_time,
             "configuration": about.configuration,
         }
+        spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
         version = delta.version()
+        ledger, state = read_ledger(self.states, self.log, version)
         return Snapshot(
             table=self,
-            spec=TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration),
+            spec=spec,
             version=version,
-            files=_files(delta),
-            ledger=self._ledger(delta, version),
+            files=live_files(delta),
+            ledger=ledger,
+            state=state,
             metadata=metadata,
             mark=self._mark(version),
         )
 
-    def renewed(self, known: Snapshot | None) -> Snapshot:
-        """Return a known snapshot if it is still the newest, which takes two looks at the log; otherwise the newest."""
-        if known is not None and known.mark is not None:
-            following = self.log / entry_name(known.version + 1)
-            if self._mark(known.version) == known.mark and not following.exists():
-                return known
-        return self.snapshot()
-
     def _mark(self, version: int) -> tuple[int, int] | None:
         """Return what tells a log entry from another one of the same version in a table made anew."""
         return identity(self.log / entry_name(version))
-
-    def _ledger(self, delta: DeltaTable, version: int) -> Ledger:
-        for entry in self.entries(version):
-            if "ledger" in entry.ebb:
-                return Ledger.loads(entry.ebb["ledger"])
-        clock = delta.transaction_version(APP)
-        where = f"no commit of Ebb is left in the log of table {self.name} (clock {clock})"
-        raise CorruptionError("the ledger is missing", where, "restore the log from a backup")
 
     def entry(self, version: int) -> LogEntry | None:
         """Return one commit; None if there is none, or none any more."""
@@ -154,105 +177,109 @@ class Snapshot:
     version: int
     files: tuple[CellFile, ...]
     ledger: Ledger
+    state: State | None  # of the ledger, which the next commit builds on
     metadata: Mapping[str, Any]  # as Delta keeps it
     mark: tuple[int, int] | None = None  # of its log entry
+    _removals: list[Removal] | None = field(default=None, compare=False, repr=False)  # None: not read yet
 
     @property
     def table_id(self) -> str:
         """Return what tells the table from another one of the same name."""
         return str(self.metadata["id"])
 
+    def removals(self) -> Sequence[Removal]:
+        """Return what was removed from the table and not erased yet, the oldest first."""
+        if self._removals is not None:
+            return self._removals
+        recent: list[Removal] = []
+        for entry in self.table.entries(self.version):
+            if entry.version <= self.ledger.erased_version:
+                break
+            if entry.removed:
+                recent.append(_removal(entry))
+        recent.reverse()
+        object.__setattr__(self, "_removals", recent)  # a cache: what it says cannot change
+        return recent
+
+    def after(self, entry: LogEntry) -> Snapshot:
+        """Return the table after the next commit."""
+        stored = entry.ebb["ledger"]
+        ledger = self.ledger.advanced(Change.restored(stored))
+        is_new = stored["state"] is not None and State(*stored["state"]) != self.state
+        if is_new:  # written by another process: what it holds is what we have counted ourselves
+            ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
+        else:
+            state = self.state
+        gone, added_files = set(entry.removed), tuple(file_of_add(add) for add in entry.adds)
+        files = tuple(file for file in self.files if file.path not in gone) if gone else self.files
+        known = self._removals
+        if known is not None:
+            known = [removal for removal in known if removal.version > ledger.erased_version]
+            known += [_removal(entry)] if gone else []
+        return replace(
+            self,
+            version=entry.version,
+            files=(*files, *added_files),
+            ledger=ledger,
+            state=state,
+            mark=self.table._mark(entry.version),
+            _removals=known,
+        )
+
     def commit(
         self,
         *,
         adds: Sequence[CellFile],
         removes: Sequence[CellFile],
-        ledger: Ledger,
+        change: Change,
         report: Mapping[str, Any],
         data_change: bool,
         now_ms: int,
     ) -> Snapshot:
-        """Commit files and ledger in one entry against this very version, and return what the table looks like then.
+        """Commit files and what changes in the ledger against this very version; returns the table as it is then.
 
         Raises ConflictError if anybody has committed since: nothing is planned again here. See :func:`append`.
         """
-        actions = [
-            add_action(
-                f.path, f.size_bytes, _values(f.cell), now_ms, data_change=data_change, statistics=_statistics(f)
-            )
-            for f in adds
-        ]
-        actions += [
-            remove_action(f.path, f.size_bytes, _values(f.cell), now_ms, data_change=data_change) for f in removes
-        ]
-        self._append(actions, ledger, report, now_ms)
-        gone = {f.path for f in removes}
-        return replace(
-            self,
-            version=self.version + 1,
-            files=(*(f for f in self.files if f.path not in gone), *adds),
-            ledger=ledger,
-            mark=self.table._mark(self.version + 1),
-        )
+        actions = [added(file, now_ms, data_change=data_change) for file in adds]
+        actions += [removed(file, now_ms, data_change=data_change) for file in removes]
+        return self._append(actions, change, report, now_ms)
 
     def commit_metadata(self, metadata: Mapping[str, Any], report: Mapping[str, Any], now_ms: int) -> None:
         """Change what the table says about itself, in one entry against this very version."""
-        self._append([{"metaData": dict(metadata)}], self.ledger, report, now_ms)
+        self._append([{"metaData": dict(metadata)}], Change(clock=self.ledger.clock), report, now_ms)
 
-    def _append(self, actions: Sequence[Action], ledger: Ledger, report: Mapping[str, Any], now_ms: int) -> None:
-        id = new_id()
-        ebb = {"id": id, **report, "ledger": ledger.dumps()}
-        clock: list[Action] = [] if ledger.clock is None else [{"txn": {"appId": APP, "version": ledger.clock}}]
+    def _append(self, actions: Sequence[Action], change: Change, report: Mapping[str, Any], now_ms: int) -> Snapshot:
+        id, state = new_id(), self.state
+        if len(json.dumps(change.stored())) > _CHANGE_BYTES:
+            whole = self.ledger.advanced(change)
+            _, state = write_state(self.table.states, whole, self.version + 1, self.spec.timeline)
+            change = Change(clock=change.clock)
+        ebb = {"id": id, **report, "ledger": stored_ledger(state, change)}
+        clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
         append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
+        if any("metaData" in action for action in actions):
+            return self.table.snapshot()
+        after = self.after(LogEntry.of(entry, self.version + 1))
+        self.table._newest[:] = [after]
+        return after
+
+    def with_state(self) -> Snapshot:
+        """Write down the whole ledger, for the commits that follow to build on."""
+        ledger, state = write_state(self.table.states, self.ledger, self.version, self.spec.timeline)
+        after = replace(self, ledger=ledger, state=state)
+        self.table._newest[:] = [after]
+        # Somebody may be reading the one before; nobody has been at an older one for as many commits as lie between.
+        remove_states(self.table.states, [kept for kept in (self.state, state) if kept is not None])
+        return after
 
 
-def _values(cell: Cell) -> dict[str, str]:
-    return {"_g": str(cell.group), "_e": str(cell.cohort)}
-
-
-def _statistics(file: CellFile) -> str:
-    """Return the statistics for the log: the two slots and nothing else, because no key may enter the log."""
-    return json.dumps(
-        {
-            "numRecords": file.records,
-            "minValues": {INSERTED_SLOT: file.min_ins, EXPIRES_SLOT: file.min_exp},
-            "maxValues": {INSERTED_SLOT: file.max_ins, EXPIRES_SLOT: file.max_exp},
-            "nullCount": {INSERTED_SLOT: 0, EXPIRES_SLOT: 0},
-        }
-    )
-
-
-def _files(delta: DeltaTable) -> tuple[CellFile, ...]:
-    actions = delta.get_add_actions(flatten=True)
-    names = (
-        "path",
-        "partition._g",
-        "partition._e",
-        "size_bytes",
-        "num_records",
-        *(f"{end}.{slot}" for slot in (INSERTED_SLOT, EXPIRES_SLOT) for end in ("min", "max")),
-    )
-    if not actions.num_rows:
-        return ()
-    columns = [actions.column(name).to_pylist() for name in names]
-    return tuple(_file(*row) for row in zip(*columns, strict=True))
-
-
-def _file(path: str, group: int, cohort: int, size: int, records: int, *slots: int) -> CellFile:
-    path = inside(path)
-    if None in slots:
-        raise CorruptionError(
-            "the log has no slots for a file", path, "another tool wrote to this table; restore its log"
-        )
-    min_ins, max_ins, min_exp, max_exp = slots
-    return CellFile(
-        path=path,
-        cell=Cell(int(group), int(cohort)),
-        size_bytes=size,
-        records=records,
-        min_ins=min_ins,
-        max_ins=max_ins,
-        min_exp=min_exp,
-        max_exp=max_exp,
+def _removal(entry: LogEntry) -> Removal:
+    return Removal(
+        version=entry.version,
+        committed_ms=entry.timestamp_ms,
+        slot=entry.ebb.get("slot"),
+        paths=entry.removed,
+        size_bytes=entry.bytes_removed,
+        exposed_since=entry.ebb.get("exposed_since"),
     )

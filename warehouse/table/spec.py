@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, time_kind
-from ebb.index.errors import InputError, UpgradeError, UsageError
+from ebb.index.errors import CorruptionError, InputError, UpgradeError, UsageError
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
-from ebb.index.strategy import Strategy, check_strategy, lag_ticks
-from ebb.index.timeline import TimeKind, Timeline
+from ebb.index.strategy import Strategy, lag_ticks
+from ebb.index.timeline import Timeline
 
 __all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
 
@@ -66,10 +66,8 @@ class TableSpec:
     bound: int  # the deletion bound, in the unit of the time columns
     reader_time: int  # how long removed files wait for readers, same unit
     quarantine_time: int  # how long quarantined records are kept, same unit
+    log_retention: int  # how long commits are kept in the log, same unit
     landing: str | None = None  # the folder `ebb run` takes batches from
-
-    def __post_init__(self) -> None:
-        check_strategy(self.strategy, self.grid, self.timeline, bound=self.bound, reader_time=self.reader_time)
 
     @property
     def lag(self) -> int:
@@ -105,22 +103,39 @@ class TableSpec:
             "ebb.deletionBound": str(self.bound),
             "ebb.readerTime": str(self.reader_time),
             "ebb.quarantineTime": str(self.quarantine_time),
+            "ebb.logRetention": str(self.log_retention),
             "ebb.landing": self.landing or "",
         }
 
     @staticmethod
     def from_properties(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:
-        """Read the declaration back."""
+        """Read the declaration back.
+
+        What was declared was checked then; what cannot be understood now is damage, not a wrong argument.
+        """
         if "ebb.formatVersion" not in values:
             msg = f"{name} is a Delta table that Ebb did not make; move its folder out of the warehouse"
             raise InputError(msg)
-        version = int(values["ebb.formatVersion"])
-        if version != FORMAT_VERSION:
-            raise UpgradeError(name, version, FORMAT_VERSION)
+        try:
+            version = int(values["ebb.formatVersion"])
+            if version == FORMAT_VERSION:
+                return TableSpec._parsed(name, columns, values)
+        except (ValueError, KeyError, UsageError) as error:
+            step = "restore its log from a backup"
+            reason = f"there is no {error}" if isinstance(error, KeyError) else error
+            raise CorruptionError(f"the properties of table {name} cannot be understood", reason, step) from error
+        raise UpgradeError(name, version, FORMAT_VERSION)
+
+    @staticmethod
+    def _parsed(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:
         by_name = {column.name: column for column in columns}
-        kind: TimeKind = time_kind(by_name[values["ebb.inserted"]])
+        key, inserted, expires = values["ebb.key"].split(","), values["ebb.inserted"], values["ebb.expires"]
+        for column in (*key, inserted, expires):
+            if column not in by_name:
+                msg = f"column {column}"
+                raise KeyError(msg)
         timeline = Timeline(
-            kind=kind,
+            kind=time_kind(by_name[inserted]),
             origin=int(values["ebb.origin"]),
             tick=int(values["ebb.tick"]),
             span=int(values["ebb.span"]),
@@ -128,15 +143,16 @@ class TableSpec:
         return TableSpec(
             name=name,
             columns=tuple(columns),
-            key=tuple(values["ebb.key"].split(",")),
-            inserted=values["ebb.inserted"],
-            expires=values["ebb.expires"],
+            key=tuple(key),
+            inserted=inserted,
+            expires=expires,
             timeline=timeline,
             grid=Grid(_axis(values["ebb.groups"]), _axis(values["ebb.cohorts"])),
             strategy=Strategy(values["ebb.strategy"]),
             bound=int(values["ebb.deletionBound"]),
             reader_time=int(values["ebb.readerTime"]),
             quarantine_time=int(values["ebb.quarantineTime"]),
+            log_retention=int(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
         )
 
@@ -151,4 +167,4 @@ def _axis_text(axis: Axis) -> str:
 
 def _axis(text: str) -> Axis:
     kind, count, rest = text.split(":")
-    return Ring(int(count), int(rest)) if kind == "ring" else Shuffle(int(count), int(rest))
+    return {"ring": Ring, "shuffle": Shuffle}[kind](int(count), int(rest))

@@ -9,7 +9,7 @@ from tests.unit.cli.conftest import DECLARED, SCHEMA, TIMES
 
 _DECLARATION = {
     "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
-    "strategy", "deletion_bound", "reader_time", "quarantine_time", "landing",
+    "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
 }  # fmt: skip
 
 

@@ -105,14 +105,16 @@ def test_composite_keys_are_csv_and_may_be_leading_parts(ebb: Command) -> None:
     assert "has 4 parts; the key is a,b,c" in ebb.wrong("probe", "t", "x,1,y,z", code=2)
     assert "has 0 parts" in ebb.wrong("probe", "t", "", code=2)
     assert "cannot be read" in ebb.wrong("probe", "t", '"x', code=2)
-    assert "must end in a part of a text column" in ebb.wrong("probe", "t", "--prefix", "x,1", code=2)
+    assert "must end in a part of a text or binary column" in ebb.wrong("probe", "t", "--prefix", "x,1", code=2)
 
 
 def test_a_prefix_needs_a_text_column(ebb: Command) -> None:
     schema = "k INT, inserted BIGINT, expires BIGINT"
     ebb.right("create", "t", "--schema", schema, "--key", "k", *TIMES, "--tick", "1", "--span", "6")
 
-    assert "must end in a part of a text column; the key is k int" in ebb.wrong("probe", "t", "--prefix", "1", code=2)
+    assert "must end in a part of a text or binary column; the key is k int" in ebb.wrong(
+        "probe", "t", "--prefix", "1", code=2
+    )
 
 
 def test_keys_come_from_a_file_or_from_standard_input(with_table: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,3 +126,28 @@ def test_keys_come_from_a_file_or_from_standard_input(with_table: Command, monke
     assert with_table.right("probe", "t", "--keys-from", "-").out == _HEADER
     assert "the keys cannot be read" in with_table.wrong("probe", "t", "--keys-from", "none", code=1)
     assert "the keys cannot be read" in with_table.wrong("probe", "t", "--keys-from", "odd", code=1)
+
+
+def test_the_beginning_of_a_binary_key_is_given_as_a_key_is(ebb: Command) -> None:
+    """The command refused what Python accepted."""
+    schema = "k BINARY, inserted BIGINT, expires BIGINT"
+    ebb.right("create", "t", "--schema", schema, "--key", "k", *TIMES, "--tick", "1", "--span", "6")
+    ebb.right("update", "t", "--at", "1")
+
+    assert ebb.right("probe", "t", "--prefix", "0a1b").out.endswith("(0 records)\n")
+    assert "hexadecimal" in ebb.wrong("probe", "t", "--prefix", "xy", code=2)
+
+
+def test_settings_of_spark_are_not_ignored_where_it_is_not_started(with_table: Command) -> None:
+    for command in (["scan", "t"], ["sql", "SELECT 1"]):
+        engine = "direct" if command[0] == "scan" else "duckdb"
+
+        assert "is not KEY=VALUE" in with_table.wrong(*command, "--conf", "nonsense", code=2)
+        for option in (["--master", "local[1]"], ["--conf", "a=b"]):
+            refused = with_table.wrong(*command, "--engine", engine, *option, code=2)
+            assert refused == (
+                f"--master and --conf are for Spark, and --engine {engine} does not start it; leave them or it out"
+            )
+    assert "leave --engine, --master and --conf out" in with_table.wrong(
+        "scan", "t", "--isolation", "latest", "--master", "local[1]", code=2
+    )

@@ -7,7 +7,7 @@ from tests.unit.cli.conftest import DECLARED
 
 _STATUS = {
     "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
-    "strategy", "deletion_bound", "reader_time", "quarantine_time", "landing", "folder", "version", "clock",
+    "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "folder", "version", "clock",
     "clock_time", "ticks_behind", "next_due", "live_records", "stored_records", "files", "bytes",
     "files_waiting_for_erase", "expired_files_on_disk", "oldest_expired_age", "deletion_bound_kept", "filling_group",
     "next_cohort", "cells", "last_update",

@@ -1,0 +1,84 @@
+"""What may be erased from the disk, and since when expired records have waited for it.
+
+Files that a commit removed wait for readers of older versions for the grace period, and then go. The log says what was
+removed, the ledger up to which commit it was erased: no folder has to be looked through. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from ebb.index.cellfile import CellFile, Removal
+from ebb.index.timeline import Timeline
+
+__all__ = ["ErasePlan", "exposed_since", "plan_erase"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasePlan:
+    """Which files go now, and which wait."""
+
+    erased: tuple[Removal, ...] = ()
+    waiting: tuple[Removal, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return the files that go."""
+        return tuple(path for removal in self.erased for path in removal.paths)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return how many bytes go."""
+        return sum(removal.size_bytes for removal in self.erased)
+
+    @property
+    def through(self) -> int | None:
+        """Return the last commit whose removed files go; None if none do."""
+        return self.erased[-1].version if self.erased else None
+
+    @property
+    def files_waiting(self) -> int:
+        """Return how many files wait."""
+        return sum(len(removal.paths) for removal in self.waiting)
+
+
+def plan_erase(
+    removals: Sequence[Removal], timeline: Timeline, *, grace_period: int, clock: int | None, now: datetime
+) -> ErasePlan:
+    """Return which of the removed files, the oldest commit first, have waited for the grace period.
+
+    A commit was made before those that follow it, whatever the clock on the wall showed then. Integers have no wall
+    clock: their files wait for as many ticks.
+    """
+    if timeline.kind.has_wall_clock:
+        waited_ms = timeline.kind.seconds(grace_period) * 1000
+        now_ms = now.timestamp() * 1000
+        stamps = [removal.committed_ms for removal in removals]
+        times = list(itertools.accumulate(reversed(stamps), min))[::-1]
+        is_over = [now_ms - time >= waited_ms for time in times]
+    else:
+        ticks = -(-grace_period // timeline.tick)
+        is_over = [clock is not None and (removal.slot or clock) + ticks <= clock for removal in removals]
+    count = len(list(itertools.takewhile(bool, is_over)))
+    return ErasePlan(erased=tuple(removals[:count]), waiting=tuple(removals[count:]))
+
+
+def exposed_since(files: Iterable[CellFile], timeline: Timeline, *, clock: int) -> int | None:
+    """Return since when the oldest expired record in some files has been due to go; None if there is none.
+
+    That is its expiry, or when its file was added if that was later: a replay of old data cannot be late before it has
+    begun.
+    """
+    starts = (_start(file, timeline) for file in files if file.has_expired(clock))
+    return min(starts, default=None)
+
+
+def _start(file: CellFile, timeline: Timeline) -> int:
+    expiry = timeline.end_of(file.min_exp)
+    if not timeline.kind.has_wall_clock:
+        return expiry
+    moment = datetime.fromtimestamp(file.added_ms / 1000, tz=timezone.utc)
+    return max(expiry, timeline.kind.from_datetime(moment))

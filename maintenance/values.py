@@ -1,0 +1,50 @@
+"""Values as users give and see them: times as text, numbers or dates, waiting times, records as JSON shows them.  Pure."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timezone
+
+from ebb.index.errors import UsageError
+from ebb.index.timeline import TimeKind
+from ebb.index.values import plain
+
+__all__ = ["Time", "Wait", "plain", "read_moment", "read_seconds", "read_time"]
+
+Time = str | int | date | datetime
+Wait = float | str | None
+
+
+def read_time(kind: TimeKind, value: Time) -> int:
+    """Return a time given as text, number, date or datetime; naive ones are UTC.
+
+    >>> read_time(TimeKind.TIMESTAMP, datetime(1970, 1, 1, 0, 0, 1))
+    1000000
+    """
+    if isinstance(value, datetime):
+        return kind.from_datetime(value if value.tzinfo else value.replace(tzinfo=timezone.utc))
+    if isinstance(value, date):
+        return kind.time(value.isoformat())
+    if isinstance(value, int) and kind.has_wall_clock:
+        msg = f"time {value} is a number, and the time columns of this table are {kind.value}s; pass ISO 8601"
+        raise UsageError(msg)
+    return kind.time(str(value))
+
+
+def read_seconds(wait: Wait) -> float:
+    """Return a waiting time given in seconds or as text.
+
+    >>> read_seconds("5m"), read_seconds(1.5), read_seconds(None)
+    (300.0, 1.5, 0.0)
+    """
+    if isinstance(wait, str):
+        return TimeKind.TIMESTAMP.seconds(TimeKind.TIMESTAMP.duration(wait))
+    return wait or 0.0
+
+
+def read_moment(text: str) -> datetime:
+    """Return a moment on the wall clock.
+
+    >>> read_moment("2013-01-02T06:00").isoformat()
+    '2013-01-02T06:00:00+00:00'
+    """
+    return datetime.fromtimestamp(TimeKind.TIMESTAMP.time(text) / 1_000_000, tz=timezone.utc)

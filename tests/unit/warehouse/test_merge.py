@@ -1,0 +1,129 @@
+"""Merges that are cut into stripes and runs that continue in other files; keys that Python or statistics cannot say."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.parquet.writer import Layout, Written
+from tests.runs import SMALL, Row, layout_in, merged, ordered, read_back, written
+from tests.seeds import drawn_seed
+
+TIME = pa.timestamp("us", "UTC")
+YEAR = 365 * 24 * 3600 * 1_000_000
+FAR = 9000 * YEAR  # after 1970: no datetime is so late, and none so early
+
+
+def three_runs(keys: list[Any]) -> list[list[Row]]:
+    """Deal keys out to three runs."""
+    rows = [(key, 5 + number % 3, number) for number, key in enumerate(keys)]
+    return [rows[start::3] for start in range(3)]
+
+
+def merged_ids(layout: Layout, runs: list[list[Row]]) -> tuple[Written, list[int]]:
+    result = merged(layout, [file for rows in runs for file in written(layout, rows).files])
+    return result, read_back(layout, result.files)["id"].to_pylist()
+
+
+def keys_of(layout: Layout, result: Written) -> list[tuple[int, int]]:
+    found = read_back(layout, result.files)
+    return list(zip(found["k0"].to_pylist(), found["_exp_slot"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (TIME, [FAR + n for n in range(60)]),
+        (TIME, [-FAR + n for n in range(60)]),
+        (TIME, [*range(30), *range(FAR, FAR + 30)]),
+        (pa.date32(), [9000 * 365 + n for n in range(60)]),
+        (pa.date32(), [-(2**31) + n for n in range(60)]),
+    ],
+    ids=["after 9999", "before 1", "some after 9999", "days after 9999", "days before 1"],
+)
+def test_keys_that_python_has_no_time_for_do_not_make_a_merge_fail(
+    kind: pa.DataType, keys: list[int], tmp_path: Path
+) -> None:
+    layout = layout_in(tmp_path, [kind])
+    runs = three_runs(keys)
+
+    _, ids = merged_ids(layout, runs)
+
+    assert ids == [row[-1] for row in ordered(itertools.chain(*runs))]
+
+
+def test_keys_without_statistics_are_merged_in_order(tmp_path: Path) -> None:
+    """Arrow keeps none of texts longer than 4 KiB."""
+    layout = layout_in(tmp_path, [pa.string()])
+    keys = [f"{n % 7}{'x' * (5000 if n % 2 else 5)}{n:03}" for n in range(60)]
+    runs = three_runs(keys)
+
+    _, ids = merged_ids(layout, runs)
+
+    assert ids == [row[-1] for row in ordered(itertools.chain(*runs))]
+
+
+def test_a_merge_in_stripes_writes_the_same_records_as_one_in_one_piece(tmp_path: Path) -> None:
+    dice = random.Random(drawn_seed())
+    keys = [dice.randrange(500) for _ in range(3000)]
+    small = replace(SMALL, stripe_bytes=8 * 1024)
+    whole = replace(SMALL, stripe_bytes=10**9, file_bytes=10**9)
+    layouts = [layout_in(tmp_path, [pa.int64()], sizes) for sizes in (small, whole)]
+
+    in_stripes, ids = merged_ids(layouts[0], three_runs(keys))
+    in_one, all_ids = merged_ids(layouts[1], three_runs(keys))
+
+    assert len(in_one.files) == 1
+    assert len(in_stripes.files) > 3
+    assert keys_of(layouts[0], in_stripes) == keys_of(layouts[1], in_one)
+    assert sorted(ids) == sorted(all_ids) == list(range(3000))
+    assert in_stripes.expirations == in_one.expirations
+
+
+def test_a_merge_reads_every_row_group_once_and_holds_one_stripe_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = layout_in(tmp_path, [pa.int64()], replace(SMALL, stripe_bytes=4 * 1024))
+    files = [file for rows in three_runs(list(range(900))) for file in written(layout, rows).files]
+    reads: list[tuple[str, list[int]]] = []
+    plain_read = DataFile.read
+
+    def counted(file: DataFile, numbers: list[int]) -> pa.Table:
+        reads.append((file.path, list(numbers)))
+        return plain_read(file, numbers)
+
+    monkeypatch.setattr(DataFile, "read", counted)
+    merged(layout, files)
+
+    row_groups = [(path, number) for path, numbers in reads for number in numbers]
+    sources = [DataFile.open(layout.table, file) for file in files]
+    assert sorted(row_groups) == sorted((s.path, n) for s in sources for n in range(s.groups))
+    assert len(reads) > 3 * len(files)
+
+
+def test_a_run_continues_in_other_files_where_a_key_ends(tmp_path: Path) -> None:
+    layout = layout_in(tmp_path, [pa.int64()])
+
+    files = written(layout, [(number // 3, 5, number) for number in range(600)]).files
+
+    assert len(files) > 3
+    keys = [read_back(layout, [file])["k0"].to_pylist() for file in files]
+    assert list(itertools.chain(*keys)) == sorted(itertools.chain(*keys))
+    assert all(before[-1] < after[0] for before, after in itertools.pairwise(keys))
+
+
+def test_one_key_of_many_records_is_cut_by_its_expirations(tmp_path: Path) -> None:
+    """All parts of the key are the same in every row group: the expiration slot narrows the intervals."""
+    layout = layout_in(tmp_path, [pa.string(), pa.int64()])
+    rows = [("same", 7, 1 + number, number) for number in range(600)]
+
+    result = merged(layout, [file for part in (rows[::2], rows[1::2]) for file in written(layout, part).files])
+
+    assert read_back(layout, result.files)["id"].to_pylist() == list(range(600))

@@ -1,0 +1,156 @@
+"""A batch has three forms: files, a Spark DataFrame, an Arrow stream.
+
+Whatever a user passes becomes one of them once, at the edge, and is opened once the table is known. Opened, it is one of
+two sources with one interface: Spark reads it, or Arrow does, in this process and without a JVM. Both judge, sort and
+write with the same code, and give the same digest. Importing this module imports neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Union
+
+from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.warehouse.intake.sizes import IntakeSizes
+from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
+from ebb.warehouse.settings import Engine
+from ebb.warehouse.table.spec import TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ebb.warehouse.intake.staged import Staged, Survey
+    from ebb.warehouse.intake.task import Task
+
+__all__ = [
+    "ArrowStream",
+    "Batch",
+    "BatchLike",
+    "Files",
+    "Frame",
+    "Source",
+    "Stream",
+    "batch_of",
+    "is_nothing",
+    "memory_bytes",
+    "open_batch",
+]
+
+
+class ArrowStream(Protocol):
+    """Arrow's own protocol for handing out record batches."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of Parquet, CSV or JSON lines, and who reads them.  No files are the batch of an empty tick."""
+
+    files: tuple[InputFile, ...] = ()
+    engine: Engine = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A Spark DataFrame."""
+
+    frame: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An Arrow table or reader, a frame of pandas or polars, a DuckDB relation: anything that hands out Arrow data."""
+
+    stream: ArrowStream
+
+
+Batch = Files | Frame | Stream
+
+
+class Source(Protocol):
+    """The records of a batch, checked for the table's columns."""
+
+    def survey(self) -> Survey:
+        """Read the batch to find out how far it reaches."""
+
+    def stage(self, task: Task) -> Staged:
+        """Judge, sort and write the batch."""
+
+
+BatchLike = Union[str, Path, Sequence["str | Path"], "DataFrame", ArrowStream]
+
+
+def batch_of(value: BatchLike | None, engine: Engine) -> Batch:
+    """Return what a user passes as a batch.  ``engine``: who reads files."""
+    if value is None:
+        return Files()
+    if isinstance(value, str | Path):
+        return _files([value], engine)
+    if type(value).__module__.startswith("pyspark."):  # without importing it
+        return Frame(value)
+    if hasattr(value, "__arrow_c_stream__"):
+        return Stream(value)
+    if isinstance(value, Sequence) and all(isinstance(name, str | Path) for name in value):
+        return _files(value, engine)
+    msg = f"a batch of type {type(value).__name__} cannot be read; pass paths, a Spark DataFrame, or Arrow data"
+    raise UsageError(msg)
+
+
+def _files(names: Sequence[str | Path], engine: Engine) -> Files:
+    files = find_inputs([str(name) for name in names])
+    if names and not files:
+        where = ", ".join(str(name) for name in names)
+        raise UnreadableInputError(where, "there is no file in it", "leave it out if the tick has no batch")
+    return Files(tuple(files), engine)
+
+
+def is_nothing(batch: Batch) -> bool:
+    """Whether a batch is known to have no records without opening it."""
+    return isinstance(batch, Files) and not batch.files
+
+
+def memory_bytes(batch: Batch) -> int | None:
+    """Return about how much memory the records of a batch take; None if nobody knows."""
+    return sum(file.memory_bytes for file in batch.files) if isinstance(batch, Files) else None
+
+
+def open_batch(batch: Batch, spec: TableSpec, *, spark: Callable[[], SparkSession], sizes: IntakeSizes) -> Source:
+    """Check that a batch has the table's columns, and return the records of it.  Spark starts only if it reads them."""
+    match batch:
+        case Files(files, engine):
+            check_inputs(files, spec.columns)
+            if _is_direct(files, engine, sizes):
+                from ebb.warehouse.intake.arrow_source import file_source
+
+                return file_source(files, spec, sizes)
+            from ebb.warehouse.intake.readers import read_files
+            from ebb.warehouse.intake.spark_source import SparkSource
+
+            return SparkSource(read_files(spark(), spec, files), spec, memory_bytes(batch), sizes)
+        case Frame(frame):
+            from ebb.warehouse.intake.readers import check_frame
+            from ebb.warehouse.intake.spark_source import SparkSource
+
+            check_frame(frame, spec)
+            return SparkSource(frame, spec, None, sizes)
+        case Stream(stream):
+            from ebb.warehouse.intake.arrow_source import stream_source
+
+            return stream_source(stream, spec, sizes)
+
+
+def _is_direct(files: Sequence[InputFile], engine: Engine, sizes: IntakeSizes) -> bool:
+    """Whether files are read without Spark."""
+    if engine == "spark":
+        return False
+    others = [file for file in files if file.format != "parquet" or file.footer.has_old_calendar]
+    if engine == "auto":
+        return not others and sum(file.size_bytes for file in files) <= sizes.direct_bytes
+    if others:
+        what = "has dates of the calendar of Spark 2" if others[0].format == "parquet" else f"is {others[0].format}"
+        step = "use the engine spark or auto, or write it as Parquet"
+        raise UnreadableInputError(others[0].path, f"it {what}, which the engine direct does not read", step)
+    return True

@@ -1,0 +1,91 @@
+"""Putting a staged batch together from what its tasks did.
+
+The files go to a folder of their own, so work that dies leaves nothing that any commit names. The counts prove that no
+record was lost on the way.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ebb.index.errors import EngineError, SchemaDriftError
+from ebb.warehouse.intake.digest import Digest
+from ebb.warehouse.intake.staged import Staged
+from ebb.warehouse.parquet.writer import Written
+from ebb.warehouse.store.files import make_folder, remove_all_but, remove_folder
+
+__all__ = ["Part", "collect"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one task received and wrote."""
+
+    digest: Digest
+    written: Written
+    quarantine_files: Sequence[str]
+    reasons: Mapping[str, int]
+    expired_on_arrival: int
+    foreign_field: str | None = None  # one that a JSON record has and the table does not
+
+    def dumps(self) -> str:
+        """Write it as JSON, to bring it from a task to the driver."""
+        names = ("quarantine_files", "reasons", "expired_on_arrival", "foreign_field")
+        plain = {name: getattr(self, name) for name in names}
+        return json.dumps(plain | {"digest": asdict(self.digest), "written": self.written.dumps()})
+
+    @staticmethod
+    def loads(text: str) -> Part:
+        """Read what :meth:`dumps` wrote."""
+        value = json.loads(text)
+        return Part(**{**value, "digest": Digest(**value["digest"]), "written": Written.loads(value["written"])})
+
+
+def collect(table: str, folder: str, run: Callable[[], Iterable[Part]]) -> Staged:
+    """Make the folder of a batch, let the tasks of a job fill it, and put together what they did.
+
+    If anything goes wrong the folder is removed. The tasks make no folder at its place themselves: what is removed here
+    cannot come back by a late one.
+    """
+    try:
+        make_folder(f"{table}/{folder}")
+    except OSError as error:
+        raise EngineError("the batch cannot be staged", error, "check the table's folder and the free space") from error
+    try:
+        staged = _staged(folder, list(run()))
+        # What failed attempts of a task left.
+        remove_all_but(Path(table), folder, [*(f.path for f in staged.files), *staged.quarantine_files])
+    except BaseException:
+        remove_folder(Path(table, folder))
+        raise
+    return staged
+
+
+def _staged(folder: str, parts: Sequence[Part]) -> Staged:
+    foreign = min((part.foreign_field for part in parts if part.foreign_field is not None), default=None)
+    if foreign is not None:
+        step = "remove it from the file, or add it to the table with ebb alter NAME --add-column"
+        raise SchemaDriftError("a JSON record", foreign, "is not in the table, or stands there twice", step)
+    expirations, reasons = Counter[int](), Counter[str]()
+    for part in parts:
+        expirations.update(part.written.expirations)
+        reasons.update(part.reasons)
+    digest = sum((part.digest for part in parts), Digest())
+    staged = Staged(
+        folder=folder,
+        files=[file for part in parts for file in part.written.files],
+        expirations=expirations,
+        quarantine_files=[file for part in parts for file in part.quarantine_files],
+        reasons=reasons,
+        received=digest.records,
+        expired_on_arrival=sum(part.expired_on_arrival for part in parts),
+        digest=str(digest) if digest.records else None,
+    )
+    if staged.received != staged.admitted + staged.expired_on_arrival + staged.quarantined:
+        counts = f"{staged.received} received, {staged.admitted} admitted, {staged.expired_on_arrival} expired, {staged.quarantined} quarantined"
+        raise EngineError("the intake lost count", counts, "nothing was changed; report this")
+    return staged

@@ -1,0 +1,22 @@
+"""How much of a batch is handled at once: every number that trades memory and time, in one place.
+
+Sizes are of records in memory, not of packed files. Tests hand in small ones to reach what takes gigabytes otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["IntakeSizes"]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeSizes:
+    """Of batches and their parts."""
+
+    one_task_bytes: int = 32 * _MIB  # Spark sorts smaller batches in one task, which saves a job its start
+    task_bytes: int = 128 * _MIB  # what one of Spark's tasks sorts in memory; more for each core is shuffled first
+    portion_bytes: int = 64 * _MIB  # what is sorted at once without Spark; about four times as much is in memory then
+    direct_bytes: int = 64 * _MIB  # Parquet files up to this size in all need no Spark, if the engine is chosen by size

@@ -1,0 +1,110 @@
+"""States of the ledger on disk: the whole of it, written from time to time, named by the commits that follow.
+
+A state is one file and the segments of fingerprints that it names, in the table's hidden folder. None is ever changed.
+A commit says which state it builds on and what it changes itself, so the ledger of a version is that state and the
+changes of the commits since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zlib_ng.zlib_ng import crc32  # the same as zlib's, and a segment may have megabytes
+
+from ebb.index.errors import CorruptionError
+from ebb.index.fingerprints import Fingerprints, Segment, merges, survivors
+from ebb.index.ledger import Change, Ledger, State
+from ebb.index.timeline import Timeline
+from ebb.warehouse.store.files import create, make_folder, mapped, remove_file
+from ebb.warehouse.store.paths import segment_checksum, segment_name, state_name, unfinished_commit
+from ebb.warehouse.table.log import LogEntry
+
+__all__ = ["read_ledger", "remove_states", "stored_ledger", "write_state"]
+
+_RESTORE = "restore the table from a backup"
+
+
+def stored_ledger(state: State | None, change: Change) -> dict[str, Any]:
+    """Return what a commit says about the ledger."""
+    return {"state": None if state is None else [state.version, state.name], **change.stored()}
+
+
+def read_ledger(folder: Path, log: Path, newest: int) -> tuple[Ledger, State | None]:
+    """Return the ledger of a version, and the state it builds on.  Reads the commits since that state."""
+    changes: list[Change] = []
+    state, version = None, newest
+    while version >= 0:
+        entry = LogEntry.read(log, version)
+        if entry is None:
+            break
+        stored = entry.ebb.get("ledger")
+        if stored is not None:
+            state = _state(stored) if state is None else state
+            if state is not None and version <= state.version:
+                break
+            changes.append(Change.restored(stored))
+        version -= 1
+    if version >= 0 and (state is None or version > state.version):
+        where = f"there is no commit {version} in its log"
+        raise CorruptionError("the ledger cannot be read", where, "restore the log from a backup")
+    ledger = Ledger() if state is None else _load(folder, state)
+    for change in reversed(changes):
+        ledger = ledger.advanced(change)
+    return ledger, state
+
+
+def _state(stored: Mapping[str, Any]) -> State | None:
+    return None if stored["state"] is None else State(*stored["state"])
+
+
+def _load(folder: Path, state: State) -> Ledger:
+    try:
+        ledger, names = Ledger.loads((folder / state.name).read_bytes())
+        segments = [_segment(folder, name) for name in names]
+    except (OSError, ValueError, KeyError) as error:
+        raise CorruptionError("a state of the ledger cannot be read", f"{state.name} ({error})", _RESTORE) from error
+    return replace(ledger, fingerprints=Fingerprints(tuple(segments)))
+
+
+def _segment(folder: Path, name: str) -> Segment:
+    data = mapped(folder / name)
+    if f"{crc32(data):08x}" != segment_checksum(name):
+        msg = f"{name} is not as it was written"
+        raise ValueError(msg)
+    return Segment.loads(name, data)
+
+
+def write_state(folder: Path, ledger: Ledger, version: int, timeline: Timeline) -> tuple[Ledger, State]:
+    """Write down the ledger of a version; returns the same ledger as it is read back, and the state."""
+    make_folder(folder, exist_ok=True, parents=True)
+    since = ledger.remembered_since(timeline)
+    segments, recent = list(ledger.fingerprints.segments), ledger.fingerprints.recent
+    if recent:
+        count = merges([len(segment) for segment in segments], len(recent))
+        taken = segments[len(segments) - count :]
+        data = Segment.dumps(survivors(taken, recent, since))
+        name = segment_name(f"{crc32(data):08x}")
+        _write(folder, name, data)
+        segments[len(segments) - count :] = [Segment.loads(name, mapped(folder / name))]
+    kept = [segment for segment in segments if max(segment.slots, default=since) >= since]
+    settled = ledger.settled(kept)
+    state = State(version, state_name(version))
+    _write(folder, state.name, settled.dumps())
+    return settled, state
+
+
+def _write(folder: Path, name: str, data: bytes) -> None:
+    create(folder / name, data, unfinished=folder / unfinished_commit(name))
+
+
+def remove_states(folder: Path, kept: Collection[State]) -> None:
+    """Remove all states but some, and the segments that none of those names."""
+    used = {state.name for state in kept}
+    for state in kept:
+        used.update(Ledger.loads((folder / state.name).read_bytes())[1])
+    for path in folder.iterdir():
+        if path.name not in used:
+            remove_file(path)
