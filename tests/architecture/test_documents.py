@@ -80,7 +80,7 @@ def test_the_messages_that_the_guide_explains_are_those_that_are_printed() -> No
     ]
     said = "\n".join(" ".join(text.split()) for text in texts)
     messages = _MESSAGE.findall((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split("## Troubleshooting")[1])
-    fragments = [part.strip() for message in messages for part in message.split("…") if part.strip()]
+    fragments = [part.strip() for message in messages for part in re.split("[…;]", message) if part.strip()]
 
     assert len(messages) >= 15
     assert [part for part in fragments if " ".join(part.split()) not in said] == []

@@ -53,8 +53,8 @@ def in_portions(table: OpenTable, batch: Any, *, at: int | None, portion_bytes: 
     return (load if first else update)(table.table, found, context, at=at)
 
 
-def digest_of(table: OpenTable) -> str:
-    return table.table.snapshot().ledger.batches[-1][1]
+def digest_of(table: OpenTable) -> int:
+    return table.table.snapshot().ledger.fingerprints.recent[-1][1]
 
 
 FORMS: dict[str, Callable[[pa.Table, Path], Any]] = {
@@ -354,7 +354,7 @@ def test_an_empty_batch_is_an_empty_tick(warehouse: Warehouse, tmp_path: Path) -
 
         assert (report.slot, report.ticks, report.received, report.already_applied) == (slot, 1, 0, False)
     assert data_files(table) == []
-    assert table.table.snapshot().ledger.batches == ()
+    assert table.table.snapshot().ledger.fingerprints.recent == ()
 
 
 class TestLoad:
