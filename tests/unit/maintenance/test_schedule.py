@@ -18,7 +18,7 @@ from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.schedule import Round
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.lock import locked
-from tests.builders import NOW, timestamp_table, version_of
+from tests.builders import NOW, timestamp_table
 from tests.faults import Interruption, armed
 
 HOUR = timedelta(hours=1)
@@ -115,10 +115,8 @@ def test_while_nothing_happens_no_log_is_read_and_no_lock_is_taken(warehouse: Wa
     with armed(warehouse.root.parent, Interruption()) as watched:
         rounds(warehouse, *[lambda: ends.append(len(watched.seen))] * 5)
 
-    idle = watched.seen[ends[0] :]
-    next_entries = {f"open {table.table.log}/{version_of(table) + 1:020}.json" for table in warehouse.tables()}
-    assert {event.replace(" ", f" {warehouse.root.parent}", 1) for event in idle} == next_entries, "which are not there"
-    assert len(idle) == 5 * len(next_entries)
+    assert ends[0] > 0, "the first round reads the logs"
+    assert watched.seen[ends[0] :] == []
     assert all(not (folder_of(table) / "_applied").exists() for table in tables)
 
 
