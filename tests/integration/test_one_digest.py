@@ -89,7 +89,7 @@ def parts(table: pa.Table, rng: random.Random) -> Iterator[pa.Table]:
     rng.shuffle(order)
     cuts = sorted(rng.randrange(table.num_rows + 1) for _ in range(rng.randrange(3)))
     for low, high in zip([0, *cuts], [*cuts, table.num_rows], strict=True):
-        yield table.take(order[low:high])
+        yield table.take(pa.array(order[low:high], pa.int64()))
 
 
 def as_csv(path: Path, table: pa.Table) -> None:

@@ -142,9 +142,9 @@ def _fitted(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedA
             return column.cast(field.type)
         except pa.ArrowInvalid:
             # Arrow refuses a slice whose values lie more than 2 GB behind its start: a copy of it starts anew.
-            return pa.chunked_array([chunk.take(pa.array(range(len(chunk)))) for chunk in column.chunks]).cast(
-                field.type
-            )
+            return pa.chunked_array(
+                [chunk.take(pa.array(range(len(chunk)), pa.int64())) for chunk in column.chunks]
+            ).cast(field.type)
     except pa.ArrowException as error:
         raise _unreadable(where, f"column {field.name}: {error}") from error
 
