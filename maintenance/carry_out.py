@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import CorruptionError, EngineError
+from ebb.index.errors import EngineError, WarehouseError
 from ebb.index.ledger import Ledger
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
@@ -93,7 +93,7 @@ def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
         return
     try:
         entry = snapshot.table.entry(snapshot.version + 1)
-    except CorruptionError:
+    except WarehouseError:
         return
     from ebb.warehouse.store.files import remove_all_but
 

@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError
 from ebb.index.strategy import Strategy
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from ebb.warehouse.intake.quarantine import expire_refused
+from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import folders_in, remove_empty_folders, remove_file, remove_folder, size_of
 from ebb.warehouse.store.paths import side_file
 from ebb.warehouse.table.commit import remove_unfinished
@@ -115,8 +115,8 @@ def erase(snapshot: Snapshot, *, now: datetime, dry_run: bool = False) -> dict[s
             remove_unfinished(snapshot.table.log)
             _remove_folders(snapshot, {path.split("/", 1)[0] for path in kept})
     except OSError as error:
-        step = "check the permissions of its folder; the next update tries again"
-        raise EngineError(f"files of table {snapshot.table.name} cannot be erased", error, step) from error
+        what, note = f"files of table {snapshot.table.name} cannot be erased", "the next update tries again"
+        raise disk_error(error, what, note=note) from error
     refused = 0
     line = snapshot.spec.timeline
     if snapshot.ledger.clock is not None and not dry_run:

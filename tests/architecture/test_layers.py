@@ -46,7 +46,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 # Where each engine lives.
 ENGINES = {
-    "deltalake": ("warehouse/table", "warehouse/intake/quarantine.py", "warehouse/parquet/arrow.py"),
+    "deltalake": ("warehouse/table", "warehouse/parquet/arrow.py"),
     "pyspark": ("warehouse/spark", "warehouse/intake", "warehouse/sql/spark.py"),
     "py4j": ("warehouse/spark",),
     "duckdb": ("warehouse/sql/duckdb.py",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ebb.index.errors import EngineError
+from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.paths import LOG
 
 __all__ = ["CHECKPOINT_INTERVAL", "checkpoint_if_due"]
@@ -29,8 +29,8 @@ def checkpoint_if_due(folder: Path, version: int) -> None:
         delta.create_checkpoint()
         delta.cleanup_metadata()
     except (DeltaError, OSError) as error:
-        step = "nothing is lost, and the next commit tries again"
-        raise EngineError(f"the checkpoint of version {version} cannot be written", error, step) from error
+        what, step = f"the checkpoint of version {version} cannot be written", "the next commit tries again"
+        raise disk_error(error, what, note="nothing is lost", step=step) from error
 
 
 def _last(log: Path) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ebb.index.errors import CorruptionError
+from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.paths import entry_name
 
 __all__ = [
@@ -143,9 +143,7 @@ class LogEntry:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptionError(
-                "a log entry cannot be read", f"{path.name} ({error})", "restore it from a backup"
-            ) from error
+            raise read_error(error, "a log entry", path.name) from error
 
     @staticmethod
     def _of(actions: Sequence[Action], version: int) -> LogEntry:

@@ -11,22 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from typing import TYPE_CHECKING, Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, columns_of_delta
 from ebb.index.errors import CorruptionError, UnknownTableError
 from ebb.index.grid import Cell
 from ebb.index.ledger import Ledger
+from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity
 from ebb.warehouse.store.lock import locked
 from ebb.warehouse.store.paths import HIDDEN, LOG, QUARANTINE_SUFFIX, entry_name, inside, is_data_file
 from ebb.warehouse.table.commit import append, new_id
+from ebb.warehouse.table.delta import delta_errors, open_delta
 from ebb.warehouse.table.log import APP, Action, LogEntry, add_action, commit_action, remove_action
 from ebb.warehouse.table.spec import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 __all__ = ["Snapshot", "Table"]
 
@@ -58,27 +60,29 @@ class Table:
         """Return the folder of the quarantine; no table can have this name."""
         return self.root / f"{self.name}{QUARANTINE_SUFFIX}"
 
+    def is_there(self) -> bool:
+        """Whether there is such a table."""
+        with disk_errors(f"table {self.name} in {self.root} cannot be read"):
+            return self.log.is_dir()
+
     @contextmanager
     def lock(self, *, wait: float = 0.0) -> Iterator[None]:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds."""
-        if not self.log.is_dir():  # dropped meanwhile: no folder of its name may come back
+        if not self.is_there():  # dropped meanwhile: no folder of its name may come back
             raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
         with locked(self.hidden / "lock", f"table {self.name}", wait=wait):
-            if not self.log.is_dir():
+            if not self.is_there():
                 raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
             yield
 
     def snapshot(self) -> Snapshot:
         """Pin the newest version: its files, declaration and ledger.  O(live files)."""
-        try:
-            delta = DeltaTable(self.folder)
-        except (TableNotFoundError, OSError) as error:
-            raise UnknownTableError(self.name, self.root, "run ebb status to see the tables") from error
-        except DeltaError as error:
-            raise CorruptionError(
-                f"the log of table {self.name} cannot be read", error, "restore it from a backup"
-            ) from error
-        schema, about = delta.schema().to_json(), delta.metadata()
+        what = f"the log of table {self.name}"
+        delta = open_delta(self.folder, what)
+        if delta is None:
+            raise UnknownTableError(self.name, self.root, "run ebb status to see the tables")
+        with delta_errors(what, self.folder):
+            schema, about, files = delta.schema().to_json(), delta.metadata(), _files(delta)
         metadata = {
             "id": str(about.id),
             "name": about.name,
@@ -94,7 +98,7 @@ class Table:
             table=self,
             spec=TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration),
             version=version,
-            files=_files(delta),
+            files=files,
             ledger=self._ledger(delta, version),
             metadata=metadata,
             mark=self._mark(version),
@@ -102,11 +106,11 @@ class Table:
 
     def renewed(self, known: Snapshot | None) -> Snapshot:
         """Return a known snapshot if it is still the newest, which takes two looks at the log; otherwise the newest."""
-        if known is not None and known.mark is not None:
-            following = self.log / entry_name(known.version + 1)
-            if self._mark(known.version) == known.mark and not following.exists():
-                return known
-        return self.snapshot()
+        return known if known is not None and self._is_newest(known) else self.snapshot()
+
+    def _is_newest(self, known: Snapshot) -> bool:
+        is_same = known.mark is not None and self._mark(known.version) == known.mark
+        return is_same and self._mark(known.version + 1) is None
 
     def _mark(self, version: int) -> tuple[int, int] | None:
         """Return what tells a log entry from another one of the same version in a table made anew."""
@@ -142,7 +146,8 @@ class Table:
 
     def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""
-        return files_below(self.folder, leave_out=(LOG, HIDDEN))
+        with disk_errors(f"the folder of table {self.name} cannot be read"):
+            yield from files_below(self.folder, leave_out=(LOG, HIDDEN))
 
 
 @dataclass(frozen=True, slots=True)
