@@ -60,7 +60,7 @@ def carry_out(
             from ebb.warehouse.spark.rewrite import rewrite
 
             context.progress(f"rewriting {len(plan.rewrites)} cells")
-            folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
+            folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark, sizes=context.sizes)
             adds = (*adds, *written.files)
         prepare()
         after = snapshot.commit(

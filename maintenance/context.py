@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from ebb.warehouse.parquet.sizes import WriteSizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +26,7 @@ class Context:
     spark: Callable[[], SparkSession]
     wait: float = 0.0  # seconds to wait for the writer's lock
     dry_run: bool = False
+    sizes: WriteSizes = field(default_factory=WriteSizes)  # of what is written anew
     progress: Callable[[str], None] = lambda _: None
 
     def now_ms(self) -> int:
