@@ -16,11 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from zlib_ng.zlib_ng import crc32
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError, EngineError
-from ebb.warehouse.parquet.checksums import SUMS
+from ebb.warehouse.parquet.checksums import SUMS, crc32
 from ebb.warehouse.parquet.footer import chunk_start, footer_hash, read_footer
 from ebb.warehouse.parquet.thrift import MAGIC, Chunk, ParquetColumn, chunk_facts, footer_of, parquet_columns
 from ebb.warehouse.store.errors import RESTORE, read_error
