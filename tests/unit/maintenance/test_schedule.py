@@ -190,7 +190,7 @@ def put_file_for_taken(table: OpenTable) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (break_log, "cannot be read"),
+        (break_log, "is damaged"),
         (forget_log, "there is no table bad"),
         (make_foreign, "Ebb did not make"),
         (make_newer, "upgrade Ebb"),
