@@ -53,6 +53,7 @@ bench: $(READY)  ## The thesis workload: updates against plain Delta appends, re
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python -m bench.run --size $(SIZE)
 	@$(BIN)/python -m bench.run --size $(SIZE) --only reads
+	@$(BIN)/python -m bench.log
 	@$(BIN)/python -m bench.constants
 
 clean:  ## Remove what make made

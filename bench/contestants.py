@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import pyarrow.parquet as pq
+
 from bench.workloads import SCHEMA, Workload
 from ebb import Warehouse
 from ebb.warehouse.settings import Settings
@@ -33,10 +35,11 @@ class Contestant(Protocol):
 
 
 class Ebb:
-    """One of ours."""
+    """One of ours.  ``way``: Spark reads the batch, or it is read without one (direct), or comes as an Arrow table."""
 
-    def __init__(self, name: str, root: Path, workload: Workload, **wish: Any) -> None:
+    def __init__(self, name: str, root: Path, workload: Workload, *, way: str = "spark", **wish: Any) -> None:
         self.name = name
+        self.way = way
         shutil.rmtree(root / name, ignore_errors=True)
         self.warehouse = Warehouse(Settings(warehouse=root / name))
         declared = {"key": ["k"], "inserted": "ins", "expires": "exp", "tick": "1", "schema": SCHEMA}
@@ -46,7 +49,10 @@ class Ebb:
         self.table.load([str(f) for f in files], at=slot)
 
     def update(self, file: Path, slot: int) -> dict[str, Any]:
-        report = self.table.update(str(file), at=slot)
+        if self.way == "arrow":
+            report = self.table.update(pq.read_table(file), at=slot)
+        else:
+            report = self.table.update(str(file), at=slot, engine=self.way)
         return {
             "bytes_written": report.bytes_written + report.sealed_bytes,
             "cells_touched": report.cells_touched,

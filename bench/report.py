@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.measure import RESULTS, median, say
 from bench.report_constants import constants_text
+from bench.report_log import log_text
 from bench.report_reads import reads_in_short, reads_text
 from bench.tables import Bar, markdown, measured_on, verdicts
 
@@ -23,8 +24,9 @@ __all__ = ["documents", "main"]
 ROOT = Path(__file__).parent.parent
 Rows = list[dict[str, Any]]
 RETIRE, REBUILD, APPEND, DELETE = "retire + seal", "rebuild 4x4", "append", "append + DELETE"
+DIRECT = ("retire + seal, direct", "retire + seal, Arrow")  # without a JVM
 SIZES = {"small": "250 MB live", "large": "2.5 GB live"}
-COMMANDS = {"empty tick": 0.5, "update of a small batch": 10}  # from the shell, in seconds
+COMMANDS = {"empty tick": 0.5, "update of a small batch": 10, "a batch, --engine direct": 1.2}  # in seconds
 WHY = {
     f"{RETIRE}, mean": "Every sixth update also seals a group: it merges six batches and takes about three times as long"
     " as the others, which take as long as an append.",
@@ -89,6 +91,10 @@ def update_bars(rows: Rows) -> Iterator[Bar]:
         if workload == "small":
             rebuild = statistics.mean(seconds[REBUILD]) / statistics.mean(seconds[APPEND])
             yield Bar(f"{REBUILD}, mean / append", f"{rebuild:.2f}×", rebuild, "≤", 2.5)
+            for name in DIRECT:
+                if name in seconds:
+                    direct = median(seconds[name]) / median(seconds[APPEND])
+                    yield Bar(f"{name}, median / append", f"{direct:.2f}×", direct, "≤", 0.5)
     scans = {r["layout"]: r["seconds"] for r in rows if r["kind"] == "scan"}
     if scans:
         ours, plain = scans[RETIRE], scans["one sorted Parquet folder"]
@@ -156,9 +162,15 @@ def _between_marks(path: Path, text: str) -> str:
     return f"{before}<!-- results:start -->\n{text.strip()}\n<!-- results:end -->{after}"
 
 
+def log_section() -> str:
+    """Return what the log costs, under where it was measured."""
+    machine, *rows = rows_of(RESULTS / "log.jsonl")
+    return "\n".join(["## The log and the ledger", "", measured_on(machine), "", *log_text(rows)])
+
+
 def documents() -> dict[Path, str]:
     """Return the documents with numbers in them, as they should be."""
-    tables = report("updates", updates_text) + "\n" + report("reads", reads_text)
+    tables = "\n".join([report("updates", updates_text), report("reads", reads_text), log_section()])
     results = (
         "# Results\n\nMade by `python -m bench.report` from `bench/results/*.jsonl`; `make bench` measures again. A *bar*"
         " is a figure that was\nset before measuring; the verdict beside it says whether it was reached. Seconds are only"

@@ -24,7 +24,8 @@ from ebb.warehouse.settings import Settings
 SIZES = {"tiny": TINY, "small": SMALL, "large": LARGE}
 WARM_UP = 12  # updates that are not counted: two sealings
 MEASURED = 18  # three more; the large run has two
-TURNS_AT_LARGE = {"append": 12, "retire + seal": 12, "rebuild 4x4": 6, "append + DELETE": 4}
+DIRECT = "retire + seal, direct"  # without a JVM
+TURNS_AT_LARGE = {"append": 12, "retire + seal": 12, DIRECT: 12, "rebuild 4x4": 6, "append + DELETE": 4}
 SQUARE = {"grid": "4x4", "policy": "round-robin", "deletion_bound": "3"}
 
 
@@ -33,12 +34,14 @@ def contestants(workload: Workload, root: Path, spark: Any) -> list[Contestant]:
         Append("append", root, spark),
         AppendCells("append into sorted cells", root, spark),
         Ebb("retire + seal", root, workload, **RETIRE),
+        Ebb(DIRECT, root, workload, way="direct", **RETIRE),
+        Ebb("retire + seal, Arrow", root, workload, way="arrow", **RETIRE),
         Ebb("rebuild 4x4", root, workload, strategy="rebuild", **SQUARE),
         AppendDelete("append + DELETE", root, spark),
     ]
     if workload is LARGE:  # the others would take the large run past what two cores can do in half an hour
         return [entrant for entrant in entrants if entrant.name in TURNS_AT_LARGE]
-    entrants.insert(4, Ebb("norebuild 4x4", root, workload, strategy="norebuild", **SQUARE))
+    entrants.insert(6, Ebb("norebuild 4x4", root, workload, strategy="norebuild", **SQUARE))
     return entrants
 
 
@@ -72,6 +75,22 @@ def updates(workload: Workload, root: Path, spark: Any, recorder: Recorder, *, w
             shown.append(f"{seconds:5.2f}")
         say(f"  slot {slot}: " + " ".join(shown) + f"   {expected:,} live, answers checked" * (slot % 6 == 0))
     scans(workload, root, spark, recorder, expected)
+    shell_direct(workload, root / DIRECT, recorder, slot)
+
+
+def shell_direct(workload: Workload, root: Path, recorder: Recorder, slot: int) -> None:
+    """A batch from the shell without a JVM, on the full table: process start to exit."""
+    for turn in range(6):  # one of them seals
+        slot += 1
+        words = ["update", "t", str(workload.batch(slot, BATCHES)), "--at", str(slot), "--engine", "direct"]
+        seconds, _ = timed(_command, root, *words)
+        recorder.add(kind="shell", command="a batch, --engine direct", seconds=seconds, turn=turn)
+        say(f"  ebb update t FILE --engine direct: {seconds:.2f} s")
+
+
+def _command(root: Path, *words: str) -> None:
+    ebb = [str(Path(sys.executable).parent / "ebb"), "--warehouse", str(root)]
+    subprocess.run([*ebb, *words], check=True, capture_output=True)
 
 
 def scans(workload: Workload, root: Path, spark: Any, recorder: Recorder, expected: int) -> None:
@@ -112,21 +131,16 @@ def shell(root: Path, recorder: Recorder) -> None:
     """Whole commands from the shell: an empty tick without a JVM, and a small batch from a cold start."""
     workload = TINY
     table = Ebb("w", root, workload, **RETIRE)
-    ebb = [str(Path(sys.executable).parent / "ebb"), "--warehouse", str(root / "w")]
-
-    def command(*words: str) -> None:
-        subprocess.run([*ebb, *words], check=True, capture_output=True)
-
     slot = workload.ticks_per_span
     for turn in range(3):
         slot += 1
         file = workload.batch(slot, BATCHES)
-        seconds, _ = timed(command, "update", "t", str(file), "--at", str(slot))
+        seconds, _ = timed(_command, root / "w", "update", "t", str(file), "--at", str(slot))
         recorder.add(kind="shell", command="update of a small batch", seconds=seconds, turn=turn)
         say(f"  ebb update t FILE: {seconds:.2f} s")
     for turn in range(7):
         slot += 1
-        seconds, _ = timed(command, "update", "t", "--at", str(slot))
+        seconds, _ = timed(_command, root / "w", "update", "t", "--at", str(slot))
         recorder.add(kind="shell", command="empty tick", seconds=seconds, turn=turn)
         say(f"  ebb update t: {seconds:.2f} s")
     assert table.table.table.snapshot().ledger.clock == slot

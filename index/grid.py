@@ -53,6 +53,15 @@ class Ring:
         """Return the last slot of the run that holds ``slot``."""
         return (self.run_of(slot) + 1) * self.run
 
+    def next_turn(self, partition: int, after: int) -> int:
+        """Return the first slot after ``after`` that is the partition's.  O(1).
+
+        >>> Ring(2, 3).next_turn(1, after=1), Ring(2, 3).next_turn(1, after=4), Ring(2, 3).next_turn(1, after=6)
+        (4, 5, 10)
+        """
+        runs_ahead = (partition - self.run_of(after + 1)) % self.count
+        return after + 1 if not runs_ahead else (self.run_of(after + 1) + runs_ahead) * self.run + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
@@ -86,6 +95,13 @@ class Shuffle:
 
     def end_of_run(self, slot: int) -> int:
         """Return the last slot of the run that holds ``slot``."""
+        return slot
+
+    def next_turn(self, partition: int, after: int) -> int:
+        """Return the first slot after ``after`` that is the partition's: in this cycle or the next.  O(count)."""
+        slot = after + 1
+        while self.partition(slot) != partition:
+            slot += 1
         return slot
 
 
@@ -159,7 +175,4 @@ class Grid:
 
     def next_turn(self, cohort: int, after: int) -> int:
         """Return the first slot after ``after`` whose expirations come from ``cohort``."""
-        slot = after + 1
-        while self.cohorts.partition(slot) != cohort:
-            slot += 1
-        return slot
+        return self.cohorts.next_turn(cohort, after)

@@ -215,11 +215,8 @@ def check_span(timeline: Timeline) -> None:
     """Refuse a span of more ticks than a ledger can count."""
     ticks, show = timeline.ticks_per_span, timeline.kind.show_duration
     if ticks > MAX_TICKS:
-        msg = (
-            f"span {show(timeline.span)} has {ticks:,} ticks of {show(timeline.tick)}, and a table counts {MAX_TICKS:,} at "
-            "most; take a longer tick or a shorter span"
-        )
-        raise UsageError(msg)
+        msg = f"span {show(timeline.span)} has {ticks:,} ticks of {show(timeline.tick)}, and a table counts {MAX_TICKS:,} at most"
+        raise UsageError(msg, "choose a longer tick or a shorter span")
 
 
 def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | None, catch_up: bool) -> int:

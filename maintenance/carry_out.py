@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import CorruptionError, EngineError
+from ebb.index.errors import EngineError, WarehouseError
 from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
@@ -61,7 +61,7 @@ def carry_out(
             from ebb.warehouse.spark.rewrite import rewrite
 
             context.progress(f"rewriting {len(plan.rewrites)} cells")
-            folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark)
+            folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark, sizes=context.sizes)
             adds = (*adds, *written.files)
         prepare()
         after = snapshot.commit(
@@ -95,7 +95,7 @@ def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
         return
     try:
         entry = snapshot.table.entry(snapshot.version + 1)
-    except CorruptionError:
+    except WarehouseError:
         return
     from ebb.warehouse.store.files import remove_all_but
 

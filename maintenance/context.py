@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ebb.warehouse.intake.sizes import IntakeSizes
+from ebb.warehouse.parquet.sizes import WriteSizes
 from ebb.warehouse.settings import Engine
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Context:
     intake: IntakeSizes = field(default_factory=IntakeSizes)
     wait: float = 0.0  # seconds to wait for the writer's lock
     dry_run: bool = False
+    sizes: WriteSizes = field(default_factory=WriteSizes)  # of what is written anew
     progress: Callable[[str], None] = lambda _: None
 
     def now_ms(self) -> int:

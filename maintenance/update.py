@@ -183,7 +183,7 @@ def _load_slot(snapshot: Snapshot, source: Source, context: Context, at: int | N
 def _check_read_again(staged: Staged, survey: Survey | None) -> None:
     if survey is not None and survey.records != staged.received:
         reason = f"{survey.records} records were read to set the clock by, and then {staged.received}"
-        raise UnreadableInputError("the batch", reason, "say which time to set the clock to", hint="at")
+        raise UnreadableInputError("the batch", reason, "say which time to set it to", hint="at")
 
 
 def _stage(snapshot: Snapshot, source: Source, context: Context, *, slot: int, own_slots: bool) -> Staged:

@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError
 from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
 from ebb.maintenance.carry_out import carry_out, follow_up
@@ -22,6 +21,7 @@ from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import ErasePlan, exposed_since, plan_erase
 from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from ebb.warehouse.intake.quarantine import expire_refused
+from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import (
     folders_in,
     remove_empty_folders,
@@ -176,8 +176,8 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
             if lock is None or not lock.is_in_order:
                 _sweep(snapshot, strays)
     except OSError as error:
-        step = "check the permissions of its folder; the next update tries again"
-        raise EngineError(f"files of table {table.name} cannot be erased", error, step) from error
+        what = f"files of table {table.name} cannot be erased"
+        raise disk_error(error, what, note="the next update tries again") from error
     if lock is not None and not dry_run:
         lock.is_in_order = True
     refused = 0

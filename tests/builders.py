@@ -17,14 +17,14 @@ from ebb.warehouse.settings import Settings
 from tests.model import Record
 
 __all__ = [
-    "NOW", "SCHEMA", "TIMES", "data_files", "integer_table", "open_warehouse", "records", "scanned", "scanned_ids",
+    "ARROW", "NOW", "SCHEMA", "TIMES", "arrow_batch", "data_files", "integer_table", "open_warehouse", "records", "scanned", "scanned_ids",
     "timestamp_table", "version_of", "write_batch",
 ]  # fmt: skip
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=timezone.utc)
 SCHEMA = "id BIGINT, key STRING, inserted BIGINT, expires BIGINT, pay STRING"
 TIMES = "id BIGINT, key STRING, inserted TIMESTAMP, expires TIMESTAMP"
-_ARROW = pa.schema(
+ARROW = pa.schema(
     [("id", pa.int64()), ("key", pa.string()), ("inserted", pa.int64()), ("expires", pa.int64()), ("pay", pa.string())]
 )
 
@@ -69,17 +69,22 @@ def _quoted(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def arrow_batch(batch: Sequence[Record]) -> pa.Table:
+    """Return records as Arrow has them."""
+    return pa.Table.from_pylist([_row(record) for record in batch], schema=ARROW)
+
+
 def write_batch(path: Path, batch: Sequence[Record]) -> Path:
     """Write records as Parquet, CSV or JSON lines, as the name says."""
     rows = [_row(record) for record in batch]
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows, schema=_ARROW), path)
+        pq.write_table(arrow_batch(batch), path)
         return path
     opened: Any = gzip.open if path.suffix == ".gz" else open
     with opened(path, "wt", encoding="utf-8", newline="") as text:
         if ".csv" in path.suffixes:
-            text.write(",".join(_ARROW.names) + "\n")
+            text.write(",".join(ARROW.names) + "\n")
             text.writelines(",".join(_quoted(value) for value in row.values()) + "\n" for row in rows)
         else:
             text.writelines(json.dumps(row) + "\n" for row in rows)

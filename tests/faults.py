@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _EVENTS = {"open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+_LISTINGS = {"os.listdir", "os.scandir"}
 
 
 class Interruption(BaseException):
@@ -33,8 +34,9 @@ def broken_disk() -> OSError:
 class Fault:
     """Counts what is done below a folder and breaks the n-th of it; -1 to break nothing."""
 
-    def __init__(self, folder: Path, error: BaseException, at: int) -> None:
+    def __init__(self, folder: Path, error: BaseException, at: int, *, listings: bool = False) -> None:
         self.folder, self.error, self.at = str(folder), error, at
+        self.events = _EVENTS | _LISTINGS if listings else _EVENTS
         self.seen: list[str] = []
 
     def note(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -50,7 +52,7 @@ _armed: list[Fault] = []
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if _armed and event in _EVENTS:
+    if _armed and event in _armed[-1].events:
         _armed[-1].note(event, arguments)
 
 
@@ -58,9 +60,9 @@ sys.addaudithook(_hook)  # for ever, but it does nothing unless a fault is armed
 
 
 @contextmanager
-def armed(folder: Path, error: BaseException, at: int = -1) -> Iterator[Fault]:
-    """Break the n-th thing that is done to files below a folder, from zero."""
-    fault = Fault(folder, error, at)
+def armed(folder: Path, error: BaseException, at: int = -1, *, listings: bool = False) -> Iterator[Fault]:
+    """Break the n-th thing that is done to files below a folder, from zero; ``listings``: looking into it counts too."""
+    fault = Fault(folder, error, at, listings=listings)
     _armed.append(fault)
     try:
         yield fault

@@ -154,7 +154,7 @@ def run(
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
             if json and (once or event.is_news):
-                render.json_object({"outcomes": [_fields(o) for o in event.outcomes], "failed": failed})
+                render.json_object({"outcomes": [_outcome_object(o) for o in event.outcomes], "failed": failed})
             elif once and not json and not event.outcomes:
                 render.lines(["nothing to do: no files have arrived and no tick is due"])
             sys.stdout.flush()
@@ -162,8 +162,13 @@ def run(
         raise typer.Exit(1)
 
 
-def _fields(outcome: Outcome) -> dict[str, Any]:
-    return {name: value for name, value in asdict(replace(outcome, cause=None)).items() if name != "cause"}
+def _error_text(outcome: Outcome) -> str | None:
+    return outcome.error if outcome.cause is None else error_text(outcome.cause)
+
+
+def _outcome_object(outcome: Outcome) -> dict[str, Any]:
+    known = asdict(replace(outcome, cause=None, error=_error_text(outcome)))
+    return {name: value for name, value in known.items() if name != "cause"}
 
 
 def _show_outcome(outcome: Outcome) -> None:
@@ -176,8 +181,7 @@ def _show_outcome(outcome: Outcome) -> None:
     if report is None:
         kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
         slot = "" if outcome.slot is None else f", slot {outcome.slot}"
-        error = error_text(outcome.cause) if outcome.cause else outcome.error
-        render.error(f"{outcome.table}{slot}: {error}{kept}")
+        render.error(f"{outcome.table}{slot}: {_error_text(outcome)}{kept}")
         return
     if report.already_applied:
         render.lines(report_lines(outcome.table, report))

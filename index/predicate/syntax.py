@@ -138,8 +138,8 @@ class _Parser:
         self.tokens: list[tuple[str, str]] = []
         self.at = 0
         self.depth = 0
-        place = 0
-        while text[place:].strip():
+        place, end = 0, len(text.rstrip())
+        while place < end:
             match = _TOKEN.match(text, place)
             if not match:
                 self.fail(f"cannot read {text[place:].strip()[:20]!r}")

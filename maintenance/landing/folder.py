@@ -66,7 +66,7 @@ _BATCH = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _UNFINISHED = ".part"
 _STEPS = {
     errno.ENOENT: "create it",
-    errno.ENOTDIR: "choose another folder for the table",
+    errno.ENOTDIR: "name another landing folder",
     errno.EACCES: "let the user of this process read and write it",
     errno.EPERM: "let the user of this process read and write it",
     errno.EROFS: "mount its disk for writing",

@@ -43,7 +43,7 @@ class Outcome:
     report: Report | None = None
     error: str | None = None
     set_aside: str | None = None
-    cause: WarehouseError | None = field(default=None, compare=False, repr=False)  # for an edge with words of its own
+    cause: WarehouseError | None = field(default=None, compare=False, repr=False)  # of the error, for its hint
 
     @property
     def is_stopped(self) -> bool:
@@ -87,11 +87,11 @@ def _steps(snapshot: Snapshot, folder: Path, until: datetime) -> list[Step]:
     """Return the updates that are due for the files that have arrived."""
     line = snapshot.spec.timeline
     landed = arrived(folder, line)
-    due = due_slot(line, until)
-    if landed and due is None and snapshot.ledger.clock is None and all(file.slot is None for file in landed):
-        msg = f"table {snapshot.table.name} has no clock yet, and no file in {folder} is named after its tick, like 40-cars.csv; rename one or load the table first"
-        raise InputError(msg)
-    return steps(snapshot.ledger.clock, due, landed)
+    due = steps(snapshot.ledger.clock, due_slot(line, until), landed)
+    if landed and not due and snapshot.ledger.clock is None and not line.kind.has_wall_clock:
+        msg = f"table {snapshot.table.name} has no clock yet, and no file in {folder} is named after its tick, like 40-cars.csv"
+        raise InputError(msg, "rename one, or load the table first")
+    return due
 
 
 def _planned(snapshot: Snapshot, folder: Path, until: datetime) -> Iterator[Outcome]:
@@ -106,9 +106,11 @@ def _planned(snapshot: Snapshot, folder: Path, until: datetime) -> Iterator[Outc
 
 def _applied(snapshot: Snapshot, folder: Path, context: Context, *, until: datetime, yes: bool) -> Iterator[Outcome]:
     """Finish what a run before has taken, apply what is due, erase what has been kept for long enough."""
+    line = snapshot.spec.timeline
     batches = taken_batches(folder)
-    slots = [*map(slot_of, batches), *(step.slot for step in _steps(snapshot, folder, until))]
-    work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, last=max(slots, default=0))
+    slots = [*map(slot_of, batches), *(file.slot for file in arrived(folder, line)), due_slot(line, until)]
+    last = max(slot for slot in (*slots, snapshot.ledger.clock, 0) if slot is not None)
+    work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, last=last)
     for batch in batches:
         yield from work.apply(slot_of(batch), batch)
     snapshot = snapshot.table.snapshot()
@@ -167,7 +169,7 @@ class _Work:
                 yield replace(outcome, error=str(error), cause=error)
                 return
             aside = refuse_batch(self.folder, batch, self.last, [file.path.name for file in files], str(error))
-            yield replace(outcome, error=str(error), set_aside=str(aside))
+            yield replace(outcome, error=str(error), set_aside=str(aside), cause=error)
             is_left_out = True
         else:
             if batch is not None or not report.already_applied:

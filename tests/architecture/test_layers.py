@@ -49,7 +49,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
 EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}
 # Where each engine lives.
 ENGINES = {
-    "deltalake": ("warehouse/table", "warehouse/intake/quarantine.py", "warehouse/parquet/arrow.py"),
+    "deltalake": ("warehouse/table", "warehouse/parquet/arrow.py"),
     "pyspark": ("warehouse/spark", "warehouse/intake", "warehouse/sql/spark.py"),
     "py4j": ("warehouse/spark",),
     "duckdb": ("warehouse/sql/duckdb.py",),

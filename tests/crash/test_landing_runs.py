@@ -11,7 +11,7 @@ from ebb import Warehouse
 from tests.builders import integer_table, open_warehouse, records, scanned_ids, write_batch
 from tests.crash.processes import Process, until
 
-BAD_FILES = 300
+BAD_FILES = 1500
 SMALL = ("--conf", "spark.driver.memory=1g")
 
 

@@ -18,6 +18,7 @@ from ebb.warehouse.intake.quarantine import read_refused
 from tests.builders import (
     NOW,
     SCHEMA,
+    arrow_batch,
     data_files,
     integer_table,
     open_warehouse,
@@ -80,6 +81,7 @@ SHAPES: dict[str, Callable[[Path, Any], Any]] = {
     "as packed JSON lines": lambda folder, _: write_batch(folder / "again.jsonl.gz", FIRST),
     "split in four formats": _mixed,
     "as a DataFrame": _frame,
+    "as Arrow": lambda _, __: arrow_batch(FIRST[::-1]),
 }
 
 

@@ -23,6 +23,7 @@ from ebb.maintenance.update import Report
 from ebb.warehouse.intake.quarantine import commit_refused, read_refused, write_refused
 from tests.builders import (
     SCHEMA,
+    arrow_batch,
     data_files,
     integer_table,
     records,
@@ -87,12 +88,16 @@ FATES: list[tuple[tuple[Any, ...], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl"])
+@pytest.mark.parametrize("form", ["parquet", "csv", "jsonl", "direct", "arrow"])
 def test_each_record_has_exactly_the_fate_that_its_times_and_key_give_it(
     form: str, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     table = integer_table(warehouse)
-    report = table.update(write_batch(tmp_path / f"b.{form}", records(*(row for row, _ in FATES))), at=5)
+    batch = records(*(row for row, _ in FATES))
+    file = write_batch(tmp_path / f"b.{'parquet' if form in ('direct', 'arrow') else form}", batch)
+    report = table.update(
+        arrow_batch(batch) if form == "arrow" else file, at=5, engine="direct" if form == "direct" else "spark"
+    )
 
     reasons = Counter(fate for _, fate in FATES if fate not in (None, "over"))
     assert report.reasons == reasons == refused(table)

@@ -129,12 +129,8 @@ def portions(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[lis
 
 def _pieces(batch: pa.RecordBatch, size_bytes: int) -> Iterator[pa.RecordBatch]:
     records = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
-    if batch.num_rows <= records:
-        yield batch
-        return
     for start in range(0, batch.num_rows, records):
-        # A copy: Arrow refuses to convert a slice that lies more than 2 GB behind the start of its values.
-        yield batch.take(pa.array(range(start, min(start + records, batch.num_rows))))
+        yield batch.slice(start, records)
 
 
 def _fitted(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedArray:
@@ -142,7 +138,13 @@ def _fitted(column: pa.ChunkedArray, field: pa.Field, where: str) -> pa.ChunkedA
     try:
         if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
             column = _microseconds(column)
-        return column.cast(field.type)
+        try:
+            return column.cast(field.type)
+        except pa.ArrowInvalid:
+            # Arrow refuses a slice whose values lie more than 2 GB behind its start: a copy of it starts anew.
+            return pa.chunked_array(
+                [chunk.take(pa.array(range(len(chunk)), pa.int64())) for chunk in column.chunks]
+            ).cast(field.type)
     except pa.ArrowException as error:
         raise _unreadable(where, f"column {field.name}: {error}") from error
 
@@ -157,4 +159,5 @@ def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _unreadable(where: str, reason: object) -> UnreadableInputError:
-    return UnreadableInputError(where, f"it cannot be read ({reason})", "nothing was changed; write it again")
+    said = str(reason).splitlines()[0] if str(reason) else type(reason).__name__  # a traceback may follow
+    return UnreadableInputError(where, f"it cannot be read ({said})", "nothing was changed; write it again")

@@ -68,8 +68,8 @@ def collect(table: str, folder: str, run: Callable[[], Iterable[Part]]) -> Stage
 def _staged(folder: str, parts: Sequence[Part]) -> Staged:
     foreign = min((part.foreign_field for part in parts if part.foreign_field is not None), default=None)
     if foreign is not None:
-        what, step = "is not in the table, or stands there twice", "remove it from the file, or add it to the table"
-        raise SchemaDriftError("a JSON record", foreign, what, step, f"{foreign} TYPE", hint="add_column")
+        known, step = "is not in the table, or stands there twice", "remove it from the file, or add it to the table"
+        raise SchemaDriftError("a JSON record", foreign, known, step, f"{foreign} TYPE", hint="add_column")
     expirations, reasons = Counter[int](), Counter[str]()
     for part in parts:
         expirations.update(part.written.expirations)

@@ -13,23 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-
 from ebb.index.columns import Column, delta_fields
 from ebb.index.errors import CorruptionError, EngineError
+from ebb.warehouse.store.errors import disk_error, disk_errors, read_error
 from ebb.warehouse.store.files import make_folder, remove_empty_folders, remove_file, rename, size_of
 from ebb.warehouse.store.paths import LOG, REFUSED, inside, new_data_file, quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due
 from ebb.warehouse.table.commit import append, new_id
+from ebb.warehouse.table.delta import delta_errors, open_delta
 from ebb.warehouse.table.log import Action, add_action, commit_action, metadata_actions, new_metadata, remove_action
 from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
 
 __all__ = ["Refused", "checkpoint_quarantine", "commit_refused", "expire_refused", "read_refused", "write_refused"]
 
+_RESTORE = "restore it from a backup; the records of the table itself are not concerned"
 _COLUMNS = (Column("reason", "string"), Column("record", "string"), Column("_slot", "bigint"))
 
 
@@ -57,18 +58,16 @@ def write_refused(table: str, folder: str, parts: Sequence[pa.Table]) -> dict[st
 
 
 def _open(table: Table) -> DeltaTable | None:
+    what = f"the log of the quarantine of table {table.name}"
     try:
         if not any((table.quarantine / LOG).iterdir()):
             return None
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _unwritable(table, error) from error
-    try:
-        return DeltaTable(table.quarantine)
-    except (DeltaError, OSError) as error:
-        step = "restore it from a backup, or remove its folder if its records are not needed"
-        raise CorruptionError(f"the log of the quarantine of table {table.name} cannot be read", error, step) from error
+        raise read_error(error, what, table.quarantine) from error
+    step = "restore it from a backup, or remove its folder if its records are not needed"
+    return open_delta(table.quarantine, what, damaged=step)
 
 
 def _create(table: Table, now_ms: int) -> DeltaTable | None:
@@ -90,13 +89,13 @@ def _append(table: Table, version: int, actions: Sequence[Action], *, op: str, n
 
 
 def _unwritable(table: Table, error: OSError) -> EngineError:
-    step = "nothing was changed; check its folder and the free space"
-    return EngineError(f"the quarantine of table {table.name} cannot be written", error, step)
+    return disk_error(error, f"the quarantine of table {table.name} cannot be written", note="nothing was changed")
 
 
 def _live(delta: DeltaTable) -> Iterator[tuple[str, int, int]]:
     """Yield path, slot and size of every live file."""
-    actions = delta.get_add_actions(flatten=True)
+    with delta_errors("the log of the quarantine", Path(delta.table_uri)):
+        actions = delta.get_add_actions(flatten=True)
     if actions.num_rows:
         columns = [actions.column(name).to_pylist() for name in ("path", "partition._slot", "size_bytes")]
         for path, slot, size in zip(*columns, strict=True):
@@ -143,8 +142,9 @@ def expire_refused(table: Table, *, through: int, now_ms: int) -> int:
         actions = [_removal(*f, now_ms) for f in expired]
         _append(table, delta.version() + 1, actions, op="expire", now_ms=now_ms)
     keep = {f[0] for f in live} - {f[0] for f in expired}
-    on_disk = [p.relative_to(table.quarantine).as_posix() for p in table.quarantine.glob("_slot=*/*")]
-    _unlink(table, [path for path in on_disk if path not in keep])
+    with disk_errors(f"files of the quarantine of table {table.name} cannot be erased"):
+        on_disk = [p.relative_to(table.quarantine).as_posix() for p in table.quarantine.glob("_slot=*/*")]
+        _unlink(table, [path for path in on_disk if path not in keep])
     return len(expired)
 
 
@@ -176,11 +176,9 @@ def read_refused(table: Table) -> list[Refused]:
                 data = file.read(columns=["reason", "record"]).to_pylist()
         except FileNotFoundError:
             if path in {f[0] for f in _live(_open(table) or delta)}:
-                step = "restore it from a backup; the records of the table itself are not concerned"
-                raise CorruptionError("a file of the quarantine is missing", path, step) from None
+                raise CorruptionError("a file of the quarantine is missing", path, _RESTORE) from None
             continue  # erased while we read: its time was over
         except (OSError, pa.ArrowException) as error:
-            step = "restore it from a backup; the records of the table itself are not concerned"
-            raise CorruptionError("a file of the quarantine is damaged", f"{path} ({error})", step) from error
+            raise read_error(error, "a file of the quarantine", path, damaged=_RESTORE) from error
         records.extend(Refused(slot, row["reason"], row["record"]) for row in data)
     return records

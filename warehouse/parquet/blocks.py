@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.directory import Block, Filter
 from ebb.index.keys import Interval
 from ebb.index.sidefile import dump_blocks
+from ebb.warehouse.parquet.checksums import crc32
 from ebb.warehouse.parquet.datafile import DataFile, read_bytes
 from ebb.warehouse.parquet.statistics import key_interval
 from ebb.warehouse.store.files import remove_file, rename
@@ -79,5 +79,5 @@ def _filter(file: DataFile, group: int, leaf: int) -> Filter:
     checksum = file.filter_sum(group, leaf)
     if checksum is None:  # then what is there now has to be believed
         found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
-        checksum = zlib.crc32(found)
+        checksum = crc32(found)
     return Filter(column.bloom_filter_offset, column.bloom_filter_length, checksum)

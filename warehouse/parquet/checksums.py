@@ -1,4 +1,9 @@
-"""The checksums that a data file carries in its footer: of every column chunk and of every Bloom filter."""
+"""The checksums that a data file carries in its footer: of every column chunk and of every Bloom filter.
+
+All of them are CRC-32. Whatever reads data files computes it with zlib-ng, in a fraction of zlib's time, which is most of
+the cost of verifying a scan; ``index.sidefile`` takes the standard library's, because its files are small and ``index``
+has no dependencies.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from zlib_ng.zlib_ng import crc32
 from ebb.warehouse.parquet.footer import chunk_start, footer_hash, read_footer
 from ebb.warehouse.store.files import opened_file, patch, read_at, size_of
 
-__all__ = ["SUMS", "leaves", "room_for_sums", "write_checksums"]
+__all__ = ["SUMS", "crc32", "leaves", "room_for_sums", "write_checksums"]
 
 SUMS = b"ebb.checksums"  # in the footer: of each row group the CRC-32 of every column chunk, then of every Bloom filter
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from zlib_ng.zlib_ng import crc32
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError, EngineError
-from ebb.warehouse.parquet.checksums import SUMS
-from ebb.warehouse.parquet.footer import RESTORE, chunk_start, footer_hash, read_footer
+from ebb.warehouse.parquet.checksums import SUMS, crc32
+from ebb.warehouse.parquet.footer import chunk_start, footer_hash, read_footer
 from ebb.warehouse.parquet.thrift import MAGIC, Chunk, ParquetColumn, chunk_facts, footer_of, parquet_columns
+from ebb.warehouse.store.errors import RESTORE, read_error
 from ebb.warehouse.store.files import fill, opened_file, read_at, refuse_links
 from ebb.warehouse.store.paths import footer_hash_in
 
@@ -222,11 +222,9 @@ def read_errors(path: str) -> Iterator[None]:
     """Translate what goes wrong with a data file into an error that names it."""
     try:
         yield
-    except FileNotFoundError as error:
-        step = "its version was erased while it was read, run the command again; or the table is damaged"
-        raise CorruptionError("a data file is missing", path, step) from error
     except MemoryError as error:  # Arrow's is one of its other errors as well
         step = "ask for fewer columns, or give the process more"
         raise EngineError("there is not enough memory", f"to read {path}", step) from error
     except (OSError, pa.ArrowException) as error:
-        raise CorruptionError("a data file is damaged", f"{path} ({error})", RESTORE) from error
+        step = "its version was erased while it was read, run the command again; or the table is damaged"
+        raise read_error(error, "a data file", path, missing=step) from error

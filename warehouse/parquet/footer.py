@@ -8,14 +8,12 @@ from typing import Any
 
 from ebb.index.errors import CorruptionError
 from ebb.warehouse.parquet.thrift import MAGIC
+from ebb.warehouse.store.errors import RESTORE
 from ebb.warehouse.store.files import read_at, size_of
 
-__all__ = ["RESTORE", "chunk_start", "footer_hash", "read_footer"]
+__all__ = ["chunk_start", "footer_hash", "read_footer"]
 
 _TAIL_BYTES = 128 * 1024  # most footers are shorter
-
-
-RESTORE = "restore it from a backup"
 
 
 def chunk_start(column: Any) -> int:

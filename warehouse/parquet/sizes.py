@@ -26,6 +26,7 @@ class WriteSizes:
     buffer_bytes: int = 16 * _MIB  # rows wait for their row group in memory up to this size
     stripe_bytes: int = 256 * _MIB  # what a merge holds in memory at once, uncompressed
     wide_bytes: int = 64  # no statistics of wider values: they would make footers large and tell little
+    in_process_bytes: int = 256 * _MIB  # a rewrite of more than this is a job of Spark
     filtered_keys: int = 16  # row groups with fewer keys than this need no Bloom filter
 
 

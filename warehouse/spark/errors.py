@@ -7,19 +7,17 @@ step, and a dead JVM is forgotten so that the next piece of work starts a new on
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ebb.index import errors
 from ebb.index.errors import CorruptionError, EngineError, UnreadableInputError, UsageError, WarehouseError
+from ebb.warehouse.store.errors import disk_error, refusal
 
-__all__ = ["spark_errors"]
+__all__ = ["dump_error", "load_error", "spark_errors"]
 
-_ROOM = "nothing was changed; make room and run it again"
-_REASONS = (
-    ("No space left", "the disk is full"),
-    ("OutOfMemoryError", "Java ran out of memory"),
-    ("Java heap space", "Java ran out of memory"),
-)
+_NO_MEMORY = ("OutOfMemoryError", "Java heap space")
 _UNREADABLE = ("FAILED_READ_FILE", "CANNOT_READ_FILE", "not a Parquet file")
 _TRACEBACK = "Traceback (most recent call last):"
 _MESSAGE_LENGTH = 300
@@ -47,6 +45,18 @@ def spark_errors(what: str, *, is_query: bool = False) -> Iterator[None]:
         raise _translated(error, what, is_query=is_query) from error
 
 
+def dump_error(error: WarehouseError) -> str:
+    """Write an error of ours as text, to bring it from a task to the driver."""
+    return json.dumps([type(error).__name__, *map(str, error.args)])
+
+
+def load_error(text: str) -> WarehouseError:
+    """Read what :func:`dump_error` wrote."""
+    name, *arguments = json.loads(text)
+    error: WarehouseError = getattr(errors, name)(*arguments)
+    return error
+
+
 def _first_line(error: Exception) -> str:
     """Return the line that says it: the first one, or the last one of a traceback from a task."""
     text = str(error)
@@ -57,9 +67,10 @@ def _first_line(error: Exception) -> str:
 
 def _translated(error: Exception, what: str, *, is_query: bool) -> WarehouseError:
     text = str(error)
-    for sign, reason in _REASONS:
-        if sign in text:
-            return EngineError(what, reason, _ROOM)
+    if any(sign in text for sign in _NO_MEMORY):
+        return EngineError(what, "Java ran out of memory", "nothing was changed; give it more and run it again")
+    if refusal(error):
+        return disk_error(error, what, note="nothing was changed")
     if any(sign in text for sign in _UNREADABLE):
         if is_query:
             step = "run it again if its version was erased meanwhile; otherwise restore the file from a backup"

@@ -24,6 +24,7 @@ from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.read.answer import moment_of, portions
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.window import Window
+from ebb.warehouse.store.errors import disk_error, refusal
 
 __all__ = ["DuckSession"]
 
@@ -59,7 +60,7 @@ class DuckSession:
         One at a time: the next query ends an answer that has not been read to its end.
         """
         self._failed.clear()
-        with self._told():
+        with self._engine_errors():
             self._check(text)
             asks_for_names = re.search(r"\btables\b", text, re.IGNORECASE)
             for name in self.names:
@@ -72,7 +73,7 @@ class DuckSession:
         schema = _as_spark(found.schema, kinds)
 
         def batches() -> Iterator[pa.RecordBatch]:
-            with self._told():
+            with self._engine_errors():
                 while (batch := self._stoppable(lambda: next(found, None))) is not None:
                     yield batch.cast(schema)
 
@@ -108,16 +109,18 @@ class DuckSession:
         self._shown[name] = state
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _engine_errors(self) -> Iterator[None]:
         """Translate what the engine raises."""
         try:
             yield
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if self._failed:
                 raise self._failed.pop(0) from error
-            told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-            text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", told[0])
-            text += "".join(f"; {line}" for line in told[1:2] if line.startswith(("Candidate", "Did you mean")))
+            if refusal(error):
+                raise disk_error(error, "the query failed") from error
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+            text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", lines[0])
+            text += "".join(f"; {line}" for line in lines[1:2] if line.startswith(("Candidate", "Did you mean")))
             if isinstance(error, duckdb.CatalogException) and self.names:
                 text += f"; there are {', '.join(self.names)}"
             if isinstance(error, _OF_THE_QUERY):

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from ebb.index.errors import EngineError, LockedError
+from ebb.index.errors import LockedError
+from ebb.warehouse.store.errors import disk_error
 
 __all__ = ["Lock", "locked"]
 
@@ -62,9 +63,7 @@ def _open(file: Path, what: str) -> int:
         file.parent.mkdir(mode=0o700, exist_ok=True)
         return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise EngineError(
-            f"{what} cannot be locked", error, "check the permissions and the space of its folder"
-        ) from error
+        raise disk_error(error, f"{what} cannot be locked") from error
 
 
 def _take(handle: int, file: Path) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, delta_fields
-from ebb.index.errors import EngineError, TableExistsError, UnknownTableError, UsageError, WarehouseError
+from ebb.index.errors import TableExistsError, UnknownTableError, UsageError, WarehouseError
 from ebb.index.ledger import Change
+from ebb.warehouse.store.errors import disk_error, disk_errors
 from ebb.warehouse.store.files import make_folder, remove_tree, rename
 from ebb.warehouse.store.paths import LOG, dropped_name, new_table_name
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
@@ -29,10 +31,8 @@ _DELTA_PROPERTIES = {
 
 def list_tables(root: Path) -> list[Table]:
     """Return the tables below ``root`` by name."""
-    try:
+    with disk_errors(f"warehouse {root} cannot be read"):
         names = sorted(entry.name for entry in root.iterdir()) if root.is_dir() else []
-    except OSError as error:
-        raise EngineError(f"warehouse {root} cannot be read", error, "check the permissions of its folder") from error
     return [Table(root, name) for name in names if is_name(name) and _may_have_log(root / name)]
 
 
@@ -47,7 +47,7 @@ def find_table(root: Path, name: str) -> Table:
     """Return the table with this name, or say which ones exist."""
     check_name(name)
     table = Table(root, name)
-    if not table.log.is_dir():
+    if not table.is_there():
         names = tuple(t.name for t in list_tables(root))
         raise UnknownTableError(name, root, names, hint=None if names else "no_tables")
     return table
@@ -77,9 +77,10 @@ def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
         remove_tree(unfinished)
         if table.folder.exists():
             raise TableExistsError(spec.name, root) from error
-        raise EngineError(f"table {spec.name} cannot be created in {root}", error, "check the folder") from error
-    for left in root.glob(new_table_name(spec.name)):
-        remove_tree(left)
+        raise disk_error(error, f"table {spec.name} cannot be created in {root}") from error
+    with contextlib.suppress(OSError):  # the table is there: what killed ones left waits for the next
+        for left in root.glob(new_table_name(spec.name)):
+            remove_tree(left)
     return table
 
 
@@ -103,15 +104,15 @@ def drop_table(table: Table) -> None:
             if folder.exists():
                 rename(folder, table.root / dropped_name(table.name, new_id()))
     except OSError as error:
-        step = "check the permissions of its folder and run it again"
-        raise EngineError(f"table {table.name} cannot be dropped", error, step) from error
+        raise disk_error(error, f"table {table.name} cannot be dropped") from error
     remove_dropped(table.root, table.name)
 
 
 def remove_dropped(root: Path, name: str = "*") -> None:
     """Remove what killed drops left: of one table, or of all."""
-    for left in root.glob(dropped_name(name)):
-        remove_tree(left)
+    with disk_errors(f"what is left of dropped tables in {root} cannot be removed"):
+        for left in root.glob(dropped_name(name)):
+            remove_tree(left)
 
 
 def check_root(root: Path) -> Path:

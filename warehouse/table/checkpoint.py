@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ebb.index.errors import EngineError
+from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import names_in, remove_file
 from ebb.warehouse.store.paths import LOG
 from ebb.warehouse.table.log import LogEntry
@@ -33,8 +33,8 @@ def checkpoint_if_due(folder: Path, version: int) -> bool:
     try:
         DeltaTable(folder, version=version).create_checkpoint()
     except (DeltaError, OSError) as error:
-        step = "nothing is lost, and the next commit tries again"
-        raise EngineError(f"the checkpoint of version {version} cannot be written", error, step) from error
+        what, step = f"the checkpoint of version {version} cannot be written", "the next commit tries again"
+        raise disk_error(error, what, note="nothing is lost", step=step) from error
     return True
 
 
@@ -60,8 +60,8 @@ def clean_log(log: Path, *, needed_from: int, is_kept: Callable[[LogEntry], bool
         for name in gone:
             remove_file(log / name)
     except OSError as error:
-        step = "nothing is lost, and it is tried again after later commits"
-        raise EngineError("old entries of the log cannot be removed", error, step) from error
+        what, step = "old entries of the log cannot be removed", "a later commit tries again"
+        raise disk_error(error, what, note="nothing is lost", step=step) from error
     return len(gone)
 
 

@@ -13,7 +13,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from ebb.index.errors import ConflictError, CorruptionError, EngineError, InDoubtError
+from ebb.index.errors import ConflictError, InDoubtError, WarehouseError
+from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import create, remove_file
 from ebb.warehouse.store.paths import UNFINISHED_COMMITS, entry_name, unfinished_commit
 from ebb.warehouse.table.log import Action, LogEntry, encoded
@@ -39,12 +40,12 @@ def append(log: Path, version: int, actions: Sequence[Action], *, id: str, table
         except Exception as error:
             try:
                 there = LogEntry.read(log, version)
-            except CorruptionError as unreadable:
+            except WarehouseError as unreadable:
                 raise InDoubtError(table, f"{error}; {unreadable}") from error
             if there is None:
                 if is_last or not isinstance(error, OSError):
-                    step = "nothing was changed; fix the cause and run it again"
-                    raise EngineError("the commit failed", error, step) from error
+                    step = "fix the cause and run it again"
+                    raise disk_error(error, "the commit failed", note="nothing was changed", step=step) from error
                 continue
             if there.id != id:
                 raise ConflictError(table, version - 1) from error

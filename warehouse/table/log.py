@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from ebb.index.errors import CorruptionError
+from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.paths import entry_name
 
 __all__ = [
@@ -125,19 +125,11 @@ class LogEntry:
     operation: str
     ebb: Mapping[str, Any]  # our own part; empty if somebody else committed
     adds: tuple[Mapping[str, Any], ...]  # the actions
+    added: tuple[str, ...]  # the files
+    bytes_added: int
     removed: tuple[str, ...]
     bytes_removed: int
     changes_table: bool  # whether it says how the table looks, and not only which files it has
-
-    @property
-    def added(self) -> tuple[str, ...]:
-        """Return the files that were added."""
-        return tuple(unquote(add["path"]) for add in self.adds)
-
-    @property
-    def bytes_added(self) -> int:
-        """Return the size of the files that were added."""
-        return sum(add["size"] for add in self.adds)
 
     @property
     def id(self) -> str | None:
@@ -155,20 +147,21 @@ class LogEntry:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptionError(
-                "a log entry cannot be read", f"{path.name} ({error})", "restore it from a backup"
-            ) from error
+            raise read_error(error, "a log entry", path.name) from error
 
     @staticmethod
     def of(actions: Sequence[Action], version: int) -> LogEntry:
         """Return what the actions of a commit tell."""
         info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+        adds: tuple[Mapping[str, Any], ...] = tuple(a["add"] for a in actions if "add" in a)
         return LogEntry(
             version=version,
             timestamp_ms=info.get("timestamp", 0),
             operation=info.get("operation", "?"),
             ebb=json.loads(info.get(APP, "{}")),
-            adds=tuple(a["add"] for a in actions if "add" in a),
+            adds=adds,
+            added=tuple(unquote(add["path"]) for add in adds),
+            bytes_added=sum(add["size"] for add in adds),
             removed=tuple(unquote(a["remove"]["path"]) for a in actions if "remove" in a),
             bytes_removed=sum(a["remove"].get("size") or 0 for a in actions if "remove" in a),
             changes_table=any("metaData" in a or "protocol" in a for a in actions),

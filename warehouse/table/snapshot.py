@@ -13,18 +13,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
-
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import CorruptionError, UnknownTableError
+from ebb.index.errors import UnknownTableError
 from ebb.index.ledger import Change, Ledger, State
+from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import HIDDEN, LOCK, LOG, QUARANTINE_SUFFIX, STATES, entry_name, is_data_file
 from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, removed
 from ebb.warehouse.table.commit import append, new_id
+from ebb.warehouse.table.delta import delta_errors, open_delta
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import TableSpec
 from ebb.warehouse.table.states import read_ledger, remove_states, stored_ledger, write_state
@@ -68,6 +67,11 @@ class Table:
         """Return the folder of the quarantine; no table can have this name."""
         return self.root / f"{self.name}{QUARANTINE_SUFFIX}"
 
+    def is_there(self) -> bool:
+        """Whether there is such a table."""
+        with disk_errors(f"table {self.name} in {self.root} cannot be read"):
+            return self.log.is_dir()
+
     @contextmanager
     def lock(self, *, wait: float = 0.0) -> Iterator[Lock]:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds."""
@@ -77,7 +81,7 @@ class Table:
             yield lock
 
     def _check_present(self) -> None:
-        if not self.log.is_dir():
+        if not self.is_there():
             raise UnknownTableError(self.name, self.root, hint="list_tables")
 
     def snapshot(self) -> Snapshot:
@@ -106,15 +110,12 @@ class Table:
         return None
 
     def _read(self) -> Snapshot:
-        try:
-            delta = DeltaTable(self.folder)
-        except (TableNotFoundError, OSError) as error:
-            raise UnknownTableError(self.name, self.root, hint="list_tables") from error
-        except DeltaError as error:
-            raise CorruptionError(
-                f"the log of table {self.name} cannot be read", error, "restore it from a backup"
-            ) from error
-        schema, about = delta.schema().to_json(), delta.metadata()
+        what = f"the log of table {self.name}"
+        delta = open_delta(self.folder, what)
+        if delta is None:
+            raise UnknownTableError(self.name, self.root, hint="list_tables")
+        with delta_errors(what, self.folder):
+            schema, about, files = delta.schema().to_json(), delta.metadata(), live_files(delta)
         metadata = {
             "id": str(about.id),
             "name": about.name,
@@ -132,7 +133,7 @@ class Table:
             table=self,
             spec=spec,
             version=version,
-            files=live_files(delta),
+            files=files,
             ledger=ledger,
             state=state,
             metadata=metadata,
@@ -165,7 +166,8 @@ class Table:
 
     def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""
-        return files_below(self.folder, leave_out=(LOG, HIDDEN))
+        with disk_errors(f"the folder of table {self.name} cannot be read"):
+            yield from files_below(self.folder, leave_out=(LOG, HIDDEN))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,20 +244,13 @@ class Snapshot:
         """
         actions = [added(file, now_ms, data_change=data_change) for file in adds]
         actions += [removed(file, now_ms, data_change=data_change) for file in removes]
-        entry = self._append(actions, change, report, now_ms)
-        after = self.after(LogEntry.of(entry, self.version + 1))
-        self.table._newest[:] = [after]
-        return after
+        return self._append(actions, change, report, now_ms)
 
     def commit_metadata(self, metadata: Mapping[str, Any], report: Mapping[str, Any], now_ms: int) -> None:
         """Change what the table says about itself, in one entry against this very version."""
         self._append([{"metaData": dict(metadata)}], Change(clock=self.ledger.clock), report, now_ms)
-        self.table._newest.clear()  # whoever needs the table next reads it: nothing may fail once the commit is made
 
-    def _append(
-        self, actions: Sequence[Action], change: Change, report: Mapping[str, Any], now_ms: int
-    ) -> list[Action]:
-        """Make the next entry of the log."""
+    def _append(self, actions: Sequence[Action], change: Change, report: Mapping[str, Any], now_ms: int) -> Snapshot:
         id, state = new_id(), self.state
         if len(json.dumps(change.stored())) > _CHANGE_BYTES:
             whole = self.ledger.advanced(change)
@@ -265,7 +260,13 @@ class Snapshot:
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
         append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
-        return entry
+        after = self.after(LogEntry.of(entry, self.version + 1))
+        for metadata in (action["metaData"] for action in actions if "metaData" in action):
+            columns = columns_of_delta(metadata["schemaString"])
+            spec = TableSpec.from_properties(self.table.name, columns, metadata["configuration"])
+            after = replace(after, metadata=metadata, spec=spec)
+        self.table._newest[:] = [after]
+        return after
 
     def with_state(self) -> Snapshot:
         """Write down the whole ledger, for the commits that follow to build on."""

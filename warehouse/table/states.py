@@ -18,13 +18,12 @@ from ebb.index.errors import CorruptionError
 from ebb.index.fingerprints import Fingerprints, Segment, merges, survivors
 from ebb.index.ledger import Change, Ledger, State
 from ebb.index.timeline import Timeline
+from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import create, make_folder, mapped, remove_file
 from ebb.warehouse.store.paths import segment_checksum, segment_name, state_name, unfinished_commit
 from ebb.warehouse.table.log import LogEntry
 
 __all__ = ["read_ledger", "remove_states", "stored_ledger", "write_state"]
-
-_RESTORE = "restore the table from a backup"
 
 
 def stored_ledger(state: State | None, change: Change) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def _load(folder: Path, state: State) -> Ledger:
         ledger, names = Ledger.loads((folder / state.name).read_bytes())
         segments = [_segment(folder, name) for name in names]
     except (OSError, ValueError, KeyError) as error:
-        raise CorruptionError("a state of the ledger cannot be read", f"{state.name} ({error})", _RESTORE) from error
+        raise read_error(error, "a state of the ledger", state.name) from error
     return replace(ledger, fingerprints=Fingerprints(tuple(segments)))
 
 

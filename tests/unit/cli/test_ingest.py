@@ -1,4 +1,4 @@
-"""load, update and run as far as they need no JVM: empty ticks, and everything that is refused before Spark starts."""
+"""load, update and run as far as they need no JVM: empty ticks, Parquet, and what is refused before Spark starts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from ebb.cli.main import main
 from ebb.warehouse.store.lock import locked
+from tests.builders import records, write_batch
 from tests.unit.cli.command import Command, state_of
 from tests.unit.cli.conftest import DECLARED
 
@@ -223,3 +224,43 @@ def test_a_date_table_takes_iso_dates(ebb: Command) -> None:
 
 def test_declared_is_what_the_other_tests_think_it_is(ebb: Command) -> None:
     assert ebb.right("create", "t", *DECLARED, "--json").json["ticks_per_span"] == 6
+
+
+def test_parquet_is_loaded_and_updated_without_a_jvm(with_table: Command, tmp_path: Path) -> None:
+    first = write_batch(tmp_path / "5.parquet", records((1, "a", 4, 8), (2, "b", 5, 9)))
+    second = write_batch(tmp_path / "6.parquet", records((3, "a", 6, 7), (4, None, 6, 8)))
+
+    assert with_table.right("load", "t", first, "--engine", "direct", "--json").json["slot"] == 5
+    shown = with_table.right("update", "t", second, "--engine", "auto").out.splitlines()
+    assert shown[1] == "  received 2 = admitted 1 + expired on arrival 0 + quarantined 1"
+    assert "already applied at slot 6" in with_table.right("update", "t", second, "--engine", "direct").out
+    assert sorted(with_table.right("scan", "t", "--columns", "id", "--format", "csv").out.split()) == [
+        "1",
+        "2",
+        "3",
+        "id",
+    ]
+
+
+@pytest.mark.parametrize("way", ["file", "environment"])
+def test_the_engine_comes_from_the_settings_too(
+    way: str, with_table: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "file":
+        Path("ebb.toml").write_text('engine = "direct"\n', encoding="utf-8")
+    else:
+        monkeypatch.setenv("EBB_ENGINE", "direct")
+    text = write_batch(tmp_path / "5.csv", records((1, "a", 5, 8)))
+
+    assert with_table.right("update", "t", write_batch(tmp_path / "5.parquet", records((1, "a", 5, 8))), "--at", 5)
+    said = with_table.wrong("update", "t", text, code=1)
+    assert said.endswith(
+        "it is csv, which the engine direct does not read; use the engine spark or auto, or write it as Parquet"
+    )
+
+
+def test_an_engine_that_is_none_is_refused(with_table: Command, tmp_path: Path) -> None:
+    assert "'fast' is not one of" in with_table.wrong("update", "t", "--engine", "fast", code=2)
+    Path("ebb.toml").write_text('engine = "fast"\n', encoding="utf-8")
+    said = with_table.wrong("update", "t", "--at", "1", code=2)
+    assert said == "engine is 'fast'; it must be one of spark, direct, auto"

@@ -57,7 +57,7 @@ try:
 except SystemExit:
     pass
 import pyspark
-importlib.util.find_spec("pandas")
+assert importlib.util.find_spec("pandas")
 """
     environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(

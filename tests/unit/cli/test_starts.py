@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ebb import OpenTable
-from tests.builders import integer_table, open_warehouse
+from tests.builders import integer_table, open_warehouse, records, write_batch
 from tests.unit.cli.conftest import DECLARED
 
 _ROOT = Path(__file__).parents[3]
@@ -113,6 +113,29 @@ def test_help_opens_no_table_and_imports_nothing_that_could(arguments: list[str]
     )
 
     assert done.returncode == 0, done.stderr or "an engine was imported"
+
+
+def test_updates_without_spark_start_neither_spark_nor_pandas(tmp_path: Path) -> None:
+    """There is no Java on this path, either."""
+    _table(tmp_path / "w")
+    environment = {"PYTHONPATH": str(_ROOT), "PATH": str(tmp_path), "EBB_WAREHOUSE": str(tmp_path / "w")}
+    files = [
+        write_batch(tmp_path / f"{slot}.parquet", records((slot, "a", slot, slot + 3), (-slot, None, slot, slot)))
+        for slot in range(5, 8)
+    ]
+    commands = (
+        ["load", "t", str(files[0]), "--engine", "direct"], ["update", "t", str(files[1]), "--engine=auto"],
+        ["update", "t", str(files[2]), "--engine", "direct"], ["update", "t", str(files[2]), "--engine", "direct"],
+    )  # fmt: skip
+    for arguments in commands:
+        command = [sys.executable, "-X", "importtime", "-m", "ebb.cli.main", *arguments]
+        done = subprocess.run(command, capture_output=True, check=False, cwd=tmp_path, env=environment)
+
+        imported = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines() if line}
+        assert done.returncode == 0, done.stderr
+        assert "pyarrow" in imported
+        assert not {name.split(".")[0] for name in imported if "." in name} & {"pyspark", "pandas", "py4j", "delta"}
+    assert b"already applied at slot 7" in done.stdout
 
 
 def test_an_empty_tick_does_not_even_import_arrow(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
 def test_a_landing_folder_that_is_a_file_is_told_as_such(tmp_path: Path) -> None:
     folder = land(tmp_path, "landing")
 
-    with pytest.raises(EngineError, match=r"cannot be used: Not a directory; choose another folder"):
+    with pytest.raises(EngineError, match=r"cannot be used: Not a directory; name another landing folder"):
         arrived(folder, LINE)
 
 

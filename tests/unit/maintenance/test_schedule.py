@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from ebb import OpenTable, Warehouse
+from ebb.index.errors import EngineError
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.schedule import Round
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.lock import locked
-from ebb.warehouse.store.paths import entry_name
 from tests.builders import NOW, timestamp_table
 from tests.faults import Interruption, armed
 
@@ -109,14 +110,13 @@ def test_a_tick_is_applied_when_it_is_over(warehouse: Warehouse, clock: Clock) -
 def test_while_nothing_happens_no_log_is_read_and_no_lock_is_taken(warehouse: Warehouse) -> None:
     tables = [landing_table(warehouse, name) for name in ("a", "b")]
     timestamp_table(warehouse, "c")
-    opened: list[int] = []
+    ends: list[int] = []
 
     with armed(warehouse.root.parent, Interruption()) as watched:
-        rounds(warehouse, *[lambda: opened.append(len(watched.seen))] * 5)
-        opened.append(len(watched.seen))
+        rounds(warehouse, *[lambda: ends.append(len(watched.seen))] * 5)
 
-    assert opened[0] > 0, "the first round reads the logs"
-    assert opened == [opened[0]] * 6
+    assert ends[0] > 0, "the first round reads the logs"
+    assert watched.seen[ends[0] :] == []
     assert all(not (folder_of(table) / "_applied").exists() for table in tables)
 
 
@@ -190,7 +190,7 @@ def put_file_for_taken(table: OpenTable) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (break_log, "cannot be read"),
+        (break_log, "is damaged"),
         (forget_log, "there is no table bad"),
         (make_foreign, "Ebb did not make"),
         (make_newer, "upgrade Ebb"),
@@ -220,6 +220,36 @@ def test_a_broken_table_stops_no_other(
 
 def _micros(moment: datetime) -> int:
     return int(moment.timestamp()) * 1_000_000
+
+
+@pytest.fixture
+def as_a_user() -> Iterator[Path]:
+    """Return a folder of a user to whom something can be forbidden, and be that user."""
+    place = Path(tempfile.mkdtemp())
+    user = os.geteuid()
+    if user == 0:
+        os.chown(place, 65534, -1)
+        os.seteuid(65534)
+    yield place
+    os.seteuid(user)
+    shutil.rmtree(place)
+
+
+def test_a_table_that_may_not_be_looked_into_stops_no_other(as_a_user: Path, clock: Clock) -> None:
+    """Listing the tables ended with a PermissionError."""
+    warehouse = Warehouse(Settings(warehouse=as_a_user / "w"), now=clock)
+    tables = {name: landing_table(warehouse, name) for name in ("a", "bad", "c")}
+    clock.now += HOUR
+    tables["bad"].table.folder.chmod(0o000)
+
+    (done,) = [event for event in warehouse.run() if isinstance(event, Round)]
+
+    assert [(o.table, o.error is None) for o in done.outcomes] == [("a", True), ("bad", False), ("c", True)]
+    assert "table bad" in str(done.outcomes[1].error)
+
+    warehouse.root.chmod(0o000)
+    with pytest.raises(EngineError, match="cannot be read"):
+        list(warehouse.run())
 
 
 def test_a_table_that_breaks_and_is_repaired_goes_on(warehouse: Warehouse, clock: Clock) -> None:
@@ -376,6 +406,10 @@ def test_files_without_a_tick_do_not_wait_for_ever_in_silence(warehouse: Warehou
     assert isinstance(done, Round)
     assert done.failed
 
+    (tmp_path / "n/_taken/1").mkdir(parents=True)  # a tick that was taken sets the clock first
+    (tmp_path / "n/cars.csv").write_text("wrong\n", encoding="utf-8")
+    assert [o.slot for o in warehouse.run() if isinstance(o, Outcome)] == [1, 2, 2]
+
 
 def test_a_dry_run_moves_nothing_and_locks_nothing(warehouse: Warehouse, clock: Clock) -> None:
     """A taken batch was refused, or put back, by a dry run."""
@@ -420,12 +454,11 @@ def test_a_broken_table_does_not_make_good_batches_refused(warehouse: Warehouse,
     batch.mkdir(parents=True)
     (batch / "cars.csv").write_text("id,key,inserted,expires\n", encoding="utf-8")
     clock.now += HOUR
-    snapshot = table.table.snapshot()
-    (table.table.log / entry_name(snapshot.version + 1)).write_text("{", encoding="utf-8")
+    (table.table.folder / "link").symlink_to("/")  # which is found when a killed writer's remains are removed
+    (table.table.hidden / "lock").write_text("killed", encoding="utf-8")
 
-    from ebb.maintenance.landing.run import run_table
-
-    (outcome,) = run_table(snapshot, warehouse.context(), until=clock.now)
+    (outcome,) = (event for event in warehouse.run() if isinstance(event, Outcome))
 
     assert outcome.is_stopped
+    assert "symbolic link" in str(outcome.error)
     assert (batch / "cars.csv").exists()
