@@ -30,6 +30,7 @@ STEPS = {
     "schema": "pass --schema instead of --like",
     "spark_settings": "check java -version (17), --master and --conf",
     "table_exists": "choose another name or run: ebb drop {0}",
+    "update": "use ebb update {2}",
     "warehouse": "pass --warehouse DIR",
 }
 

@@ -97,9 +97,9 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:
         if debug:
             raise
-        told = str(error.format_message() if hasattr(error, "format_message") else error).rstrip(".")
-        if told:  # without any argument the help has been shown instead
-            render.error(f"{told[:1].lower()}{told[1:]}; see ebb {_command_of(arguments)}--help")
+        text = str(error.format_message() if hasattr(error, "format_message") else error).rstrip(".")
+        if text:  # without any argument the help has been shown instead
+            render.error(f"{text[:1].lower()}{text[1:]}; see ebb {_command_of(arguments)}--help")
         return int(getattr(error, "exit_code", 2))
     except typer.Abort:
         render.error("stopped; nothing was changed")

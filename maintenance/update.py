@@ -15,8 +15,8 @@ A process that dies before the commit leaves folders that no commit names; the n
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.cellfile import CellFile
@@ -28,7 +28,7 @@ from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.update import plan_load, plan_update
-from ebb.maintenance.upkeep import Erasure, erase, is_sealing, purge, seal
+from ebb.maintenance.upkeep import Erasure, Upkeep, erase, is_sealing, purge, seal
 from ebb.warehouse.intake.batch import Batch, Source, is_nothing, open_batch
 from ebb.warehouse.intake.quarantine import commit_refused
 from ebb.warehouse.intake.staged import Staged, Survey
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Report", "load", "update"]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What an update did."""
 
@@ -53,7 +53,7 @@ class Report:
     admitted: int = 0
     expired_on_arrival: int = 0
     quarantined: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
     expired: int = 0
     live: int = 0
     cells_touched: int = 0
@@ -68,7 +68,7 @@ class Report:
     purged_files: int = 0
     erased_files: int = 0
     seconds: float = 0.0
-    warnings: list[str] = field(default_factory=list)
+    warnings: tuple[str, ...] = ()
 
 
 def update(
@@ -109,13 +109,11 @@ def update(
             after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update", erased=erased)
         finally:
             remove_uncommitted(snapshot, staged.folder)
-        report.erased_files = erased.files_erased
-        report.warnings = [*warnings, *report.warnings]
+        report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
         if not context.dry_run:
-            is_done = _run_what_is_due(after, report, context, was_in_order=was_in_order)
+            report, is_done = _run_what_is_due(after, report, context, was_in_order=was_in_order)
             lock.is_in_order = lock.is_in_order and is_done
-        report.seconds = round(time.monotonic() - started, 3)
-        return report
+        return replace(report, seconds=_since(started))
 
 
 def load(table: Table, batch: Batch, context: Context, *, at: int | None = None) -> Report:
@@ -138,14 +136,16 @@ def load(table: Table, batch: Batch, context: Context, *, at: int | None = None)
                 return _repeated(snapshot, staged, repeated, started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
-                msg = f"table {spec.name} has been loaded already, its clock is at {shown}; update it instead"
-                raise InputError(msg)
+                msg = f"table {spec.name} has been loaded already, its clock is at {shown}"
+                raise InputError(msg, "update it instead", spec.name, hint="update")
             _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
         finally:
             remove_uncommitted(snapshot, staged.folder)
-        report.warnings = [*warnings, *report.warnings]
-        report.seconds = round(time.monotonic() - started, 3)
-        return report
+        return replace(report, warnings=(*warnings, *report.warnings), seconds=_since(started))
+
+
+def _since(started: float) -> float:
+    return round(time.monotonic() - started, 3)
 
 
 def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, list[str]]:
@@ -212,17 +212,16 @@ def _apply(
         plan = plan_update(
             spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=staged.files, lag=spec.lag
         )
-    report = _report(snapshot, staged, plan, clock=clock, slot=slot, op=op)
-    report.dry_run = context.dry_run
+    planned = _report(snapshot, staged, plan, clock=clock, slot=slot, op=op)
     if context.dry_run:
-        report.seconds = round(time.monotonic() - started, 3)
-        return snapshot, report
+        return snapshot, replace(planned, dry_run=True)
+
+    def written(adds: Sequence[CellFile]) -> Report:
+        size_bytes = sum(f.size_bytes for f in adds)
+        return replace(planned, files_added=len(adds), bytes_written=size_bytes, seconds=_since(started))
 
     def said(adds: Sequence[CellFile]) -> dict[str, Any]:
-        report.files_added = len(adds)
-        report.bytes_written = sum(f.size_bytes for f in adds)
-        report.seconds = round(time.monotonic() - started, 3)
-        return _entry(report, plan, op, spec.timeline) | dict(erased.entry())
+        return _entry(written(adds), plan, op, spec.timeline) | dict(erased.entry())
 
     def quarantine() -> None:
         # Also without refused records: what an unfinished try of a later slot left must go.
@@ -243,9 +242,7 @@ def _apply(
         report=said,
         prepare=quarantine,
     )
-    report.version = done.snapshot.version
-    report.warnings.extend(done.warnings)
-    return done.snapshot, report
+    return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
 
 def _report(snapshot: Snapshot, staged: Staged, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
@@ -292,31 +289,40 @@ def _repeated(snapshot: Snapshot, staged: Staged, slot: int, started: float) -> 
         received=staged.received,
         live=snapshot.ledger.live_records,
         already_applied=True,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=_since(started),
     )
 
 
-def _run_what_is_due(snapshot: Snapshot, report: Report, context: Context, *, was_in_order: bool) -> bool:
-    """Seal and purge; returns whether it was done.
+def _run_what_is_due(
+    snapshot: Snapshot, report: Report, context: Context, *, was_in_order: bool
+) -> tuple[Report, bool]:
+    """Seal and purge; returns the report with that, and whether it was done.
 
     The update is committed: what goes wrong here is a warning, and is tried again next time.
     """
     groups = snapshot.spec.grid.groups
     completes = groups.run_of(report.slot + 1) != groups.run_of(report.slot - report.ticks + 1)
 
+    seals: list[Upkeep] = []
+    purges: list[Upkeep] = []
+
     def work() -> None:
         after = snapshot
         if is_sealing(after) and (completes or not was_in_order):
             context.progress("sealing")
             after, sealed = seal(after, context)
-            report.sealed_cells, report.sealed_bytes = sealed.cells_touched, sealed.bytes_written
-            report.warnings.extend(sealed.warnings)
+            seals.append(sealed)
         lag = after.spec.lag
         if any(f.min_exp <= report.slot - lag for f in after.files):
             after, purged = purge(after, context, lag=lag)
-            report.purged_files = purged.files_removed
-            report.warnings.extend(purged.warnings)
+            purges.append(purged)
 
     failures = warned(work)
-    report.warnings.extend(failures)
-    return not failures
+    report = replace(
+        report,
+        sealed_cells=sum(done.cells_touched for done in seals),
+        sealed_bytes=sum(done.bytes_written for done in seals),
+        purged_files=sum(done.files_removed for done in purges),
+        warnings=(*report.warnings, *(text for done in (*seals, *purges) for text in done.warnings), *failures),
+    )
+    return report, not failures

@@ -140,7 +140,7 @@ class Writer:
         admitted, batch = self._batch() if with_records else ({}, None)
         at = self.line.kind.show_time(self.line.end_of(self.slot))
         report = self.table.update(batch, at=at, catch_up=ticks > 1, yes=ticks > 1, wait=60)
-        assert (report.admitted, report.quarantined, report.warnings) == (len(admitted), 0, []), report
+        assert (report.admitted, report.quarantined, report.warnings) == (len(admitted), 0, ()), report
         self.erased_files += report.erased_files
         return admitted
 

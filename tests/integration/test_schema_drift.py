@@ -113,7 +113,7 @@ def test_every_mutated_header_is_refused_with_a_column_that_is_wrong(kind: str, 
         with pytest.raises(SchemaDriftError) as caught:
             check_inputs(find_inputs([str(file)]), COLUMNS)
 
-        where, column, what, step = caught.value.args
+        where, column, what, step = caught.value.args[:4]
         assert column in wrong, f"seed {seed}: {caught.value}"
         assert where == str(file)
         assert what

@@ -27,6 +27,7 @@ def table(tmp_path: Path) -> OpenTable:
 
 
 RESULTS: dict[str, Any] = {
+    "report": lambda t: t.update(at=2),
     "status": lambda t: t.status(),
     "last update": lambda t: t.status().last_update,
     "commit": lambda t: t.history()[0],
