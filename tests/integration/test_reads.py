@@ -124,7 +124,7 @@ def test_a_scan_of_everything_keeps_few_footers_but_one_with_a_predicate_all(
 ) -> None:
     window = points.at_latest()
     first = window.finder.open(window.visible_files()[0])
-    few = first.groups * len(first.names)
+    few = first.row_groups * len(first.names)
     window = _sized(points, few_chunks=few).at_latest()
     window.finder.open(window.visible_files()[0])
 

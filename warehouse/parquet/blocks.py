@@ -62,21 +62,29 @@ def blocks_of(file: DataFile, key: Sequence[str], ends: Sequence[Interval] | Non
     leaves = [file.leaf(name) for name in key]
     parts = [*leaves, file.leaf(EXPIRES_SLOT)]
     blocks = []
-    for group in range(file.groups):
-        facts = file.footer.row_group(group)
-        interval = ends[group] if ends else key_interval(file, group, parts)
-        filters = tuple(_filter(file, group, leaf) for leaf in leaves)
+    for row_group in range(file.row_groups):
+        facts = file.footer.row_group(row_group)
+        interval = ends[row_group] if ends else key_interval(file, row_group, parts)
+        filters = tuple(_filter(file, row_group, leaf) for leaf in leaves)
         blocks.append(
-            Block(file.path, group, interval.start, interval.stop, facts.num_rows, file.group_bytes(group), filters)
+            Block(
+                file.path,
+                row_group,
+                interval.start,
+                interval.stop,
+                facts.num_rows,
+                file.row_group_bytes(row_group),
+                filters,
+            )
         )
     return blocks
 
 
-def _filter(file: DataFile, group: int, leaf: int) -> Filter:
-    column = file.footer.row_group(group).column(leaf)
+def _filter(file: DataFile, row_group: int, leaf: int) -> Filter:
+    column = file.footer.row_group(row_group).column(leaf)
     if not column.bloom_filter_offset or not column.bloom_filter_length:
         return _NO_FILTER
-    checksum = file.filter_sum(group, leaf)
+    checksum = file.filter_sum(row_group, leaf)
     if checksum is None:  # then what is there now has to be believed
         found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
         checksum = crc32(found)

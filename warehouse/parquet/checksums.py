@@ -39,7 +39,7 @@ def write_checksums(table: str, path: str) -> str:
     with opened_file(table, path) as file:
         footer, size = read_footer(file, path), size_of(file)
         parsed = pq.read_metadata(pa.BufferReader(footer))
-        parts = [part for group in range(parsed.num_row_groups) for part in _parts(parsed.row_group(group))]
+        parts = [part for row_group in range(parsed.num_row_groups) for part in _parts(parsed.row_group(row_group))]
         sums = b"".join(b"%08x" % crc32(read_at(file, length, offset)) for offset, length in parts)
     if parsed.metadata != room_for_sums(len(parts)):
         msg = f"{path} has no room for the checksums of its {len(parts)} parts"

@@ -55,7 +55,7 @@ class DataFile:
     footer: pq.FileMetaData
     columns: Mapping[str, ParquetColumn]  # those added to the table later are not among them
     sums: bytes  # the checksums; none if another tool wrote the file
-    # The chunks that were asked for, by group and leaf.
+    # The chunks that were asked for, by row group and leaf.
     known: dict[tuple[int, int], Chunk] = field(default_factory=dict, compare=False)
 
     @staticmethod
@@ -84,57 +84,57 @@ class DataFile:
         return self.columns.keys()
 
     @property
-    def groups(self) -> int:
+    def row_groups(self) -> int:
         """Return how many row groups there are."""
         return int(self.footer.num_row_groups)
 
-    def group_bytes(self, group: int) -> int:
+    def row_group_bytes(self, row_group: int) -> int:
         """Return the compressed size of a row group."""
-        facts = self.footer.row_group(group)
+        facts = self.footer.row_group(row_group)
         return sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
 
     def leaf(self, name: str) -> int:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
         return self.columns[name].leaves[0]
 
-    def filter_sum(self, group: int, leaf: int) -> int | None:
+    def filter_sum(self, row_group: int, leaf: int) -> int | None:
         """Return the checksum of a column's Bloom filter in a row group; None if it is not known.  Requires a filter."""
-        facts = self.footer.row_group(group)
+        facts = self.footer.row_group(row_group)
         before = sum(bool(facts.column(i).bloom_filter_offset) for i in range(leaf))
-        return self._sums(group)[facts.num_columns + before] if self.sums else None
+        return self._sums(row_group)[facts.num_columns + before] if self.sums else None
 
-    def _sums(self, group: int) -> tuple[int, ...]:
+    def _sums(self, row_group: int) -> tuple[int, ...]:
         """Return the checksums of a row group: of its column chunks, then of its filters."""
-        count = len(self.sums) // 4 // self.groups
-        return struct.unpack_from(f">{count}I", self.sums, 4 * count * group)
+        count = len(self.sums) // 4 // self.row_groups
+        return struct.unpack_from(f">{count}I", self.sums, 4 * count * row_group)
 
-    def chunk(self, group: int, leaf: int, head: bytes) -> Chunk:
+    def chunk(self, row_group: int, leaf: int, head: bytes) -> Chunk:
         """Return a column chunk; ``head`` as the file's columns tell it of the leaf.  Requires checksums."""
-        known = self.known.get((group, leaf))
+        known = self.known.get((row_group, leaf))
         if known is None:
-            column = self.footer.row_group(group).column(leaf)
+            column = self.footer.row_group(row_group).column(leaf)
             start, size_bytes = chunk_start(column), column.total_compressed_size
             facts = chunk_facts(head, column.compression, column.num_values, column.total_uncompressed_size, size_bytes)
-            checksum = self._sums(group)[leaf]
+            checksum = self._sums(row_group)[leaf]
             known = Chunk(start, size_bytes, column.data_page_offset - start, checksum, facts)
-            self.known[group, leaf] = known
+            self.known[row_group, leaf] = known
         return known
 
-    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+    def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Read row groups with their checksums verified; columns that the file does not have are left out.
 
         Serial, because callers read many of them at once.
         """
         wanted = [name for name in (self.names if columns is None else columns) if name in self.columns]
         if self.sums:
-            return _read_chunks([(self, groups)], wanted)
+            return _read_chunks([(self, row_groups)], wanted)
         with (
             read_errors(self.path),
             opened_file(self.table, self.path) as opened,
             open(opened, "rb", closefd=False) as source,
             pq.ParquetFile(source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False) as file,
         ):
-            found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
+            found = file.read_row_groups(list(row_groups), columns=wanted, use_threads=False)
         return found.replace_schema_metadata()  # Arrow puts there what the footer has
 
 
@@ -147,10 +147,10 @@ def read_parts(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[tuple[
     Verified and serial as :meth:`DataFile.read`.
     """
     alike: dict[Any, list[Part]] = {}
-    for file, groups in parts:
+    for file, row_groups in parts:
         # Column chunks of files with the same columns can be read as if they were of one file.
-        kind = tuple(map(file.columns.get, columns)) if file.sums else (file.path, *groups)
-        alike.setdefault(kind, []).append((file, groups))
+        kind = tuple(map(file.columns.get, columns)) if file.sums else (file.path, *row_groups)
+        alike.setdefault(kind, []).append((file, row_groups))
     for same in alike.values():
         first = same[0][0]
         wanted = [name for name in columns if name in first.columns]
@@ -164,7 +164,7 @@ def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
     """Read row groups of files with the same columns, whose column chunks have checksums."""
     columns = sorted((parts[0][0].columns[name] for name in wanted), key=lambda column: column.leaves)
     needed = [pair for column in columns for pair in zip(column.leaves, column.heads, strict=True)]
-    groups: list[tuple[int, list[_Placed]]] = []
+    row_groups: list[tuple[int, list[_Placed]]] = []
     reads: list[tuple[DataFile, list[list[_Placed]]]] = []
     at = len(MAGIC)  # as in a file: nothing can be at 0
     for file, numbers in parts:
@@ -182,16 +182,16 @@ def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
                 placed.append((at, chunk))
                 pieces[-1].append(placed[-1])
                 at, end = at + chunk.size_bytes, chunk.start + chunk.size_bytes
-            groups.append((file.footer.row_group(number).num_rows, placed))
+            row_groups.append((file.footer.row_group(number).num_rows, placed))
         reads.append((file, pieces))
     others = f" and {len(parts) - 1} others" if len(parts) > 1 else ""
     with read_errors(parts[0][0].path + others):
         held = pa.allocate_buffer(at)
         for file, pieces in reads:
             _fill(memoryview(held), file, pieces)
-        footer = pq.read_metadata(pa.BufferReader(footer_of(columns, groups)))
+        footer = pq.read_metadata(pa.BufferReader(footer_of(columns, row_groups)))
         with pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source:
-            return source.read_row_groups(range(len(groups)), use_threads=False).select(wanted)
+            return source.read_row_groups(range(len(row_groups)), use_threads=False).select(wanted)
 
 
 def _fill(room: memoryview, file: DataFile, pieces: Sequence[Sequence[_Placed]]) -> None:

@@ -91,37 +91,37 @@ class Answer:
         cost = self.cost
 
         def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
-            file, data, groups = task
+            file, data, row_groups = task
             schema = self.schema_of([file])
-            return self.visible(conform(data.read(groups, schema.names), schema), [file]).select(self.shown)
+            return self.visible(conform(data.read(row_groups, schema.names), schema), [file]).select(self.shown)
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
                 # Who reads everything waits for that more than for footers, which take memory in a large window.
                 data = self.finder.open(file, keep=self.asked.where is not None)
                 cost.files_read += 1
-                cost.groups += data.groups
-                for groups, size in portions(data, self._groups(data), self.finder.sizes):
-                    cost.groups_read += len(groups)
+                cost.groups += data.row_groups
+                for row_groups, size in portions(data, self._row_groups(data), self.finder.sizes):
+                    cost.groups_read += len(row_groups)
                     cost.bytes_read += size
-                    yield file, data, groups
+                    yield file, data, row_groups
 
         for table in in_parallel(work, tasks()):
             if table.num_rows:
                 yield table
 
-    def _groups(self, data: DataFile) -> Iterator[int]:
+    def _row_groups(self, data: DataFile) -> Iterator[int]:
         """Yield the row groups of a file that may match."""
         looked_at = sorted(names(self.asked.where) & data.names)
         leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
-        for group in range(data.groups):
-            if self.asked.where is None or self._may_match(data, group, leaves):
-                yield group
+        for row_group in range(data.row_groups):
+            if self.asked.where is None or self._may_match(data, row_group, leaves):
+                yield row_group
 
-    def _may_match(self, data: DataFile, group: int, leaves: dict[str, int]) -> bool:
+    def _may_match(self, data: DataFile, row_group: int, leaves: dict[str, int]) -> bool:
         extents = {}
         for name, leaf in leaves.items():
-            facts, ends = data.footer.row_group(group), bounds(data, group, leaf)
+            facts, ends = data.footer.row_group(row_group), bounds(data, row_group, leaf)
             nulls = facts.column(leaf).statistics
             if ends is None or not nulls.has_null_count:
                 continue
@@ -144,7 +144,7 @@ class Answer:
         met = finder.find(files, wanted)
         blocks = finder.filtered(met, wanted)
         cost.directory_seconds += time.perf_counter() - began
-        cost.groups += finder.groups(files)
+        cost.groups += finder.row_groups(files)
         cost.groups_met += len(met)
         cost.groups_read += len(blocks)
         cost.files_read += len({block.path for block in blocks})
@@ -156,7 +156,9 @@ class Answer:
             def work(share: list[tuple[CellFile, list[int]]]) -> pa.Table:
                 return self._read_share(share, near)
 
-            shares = [[(by_path[path], groups) for path, groups in share] for share in shared_out(part, finder.sizes)]
+            shares = [
+                [(by_path[path], row_groups) for path, row_groups in share] for share in shared_out(part, finder.sizes)
+            ]
             return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
         sizes = finder.sizes
@@ -168,7 +170,7 @@ class Answer:
         """Return the wanted records of row groups of some files."""
         files = {file.path: file for file, _ in share}
         schema = self.schema_of(files.values())
-        opened = [(self.finder.open(file), groups) for file, groups in share]
+        opened = [(self.finder.open(file), row_groups) for file, row_groups in share]
         tables = []
         for parts, found in read_parts(opened, schema.names):
             table = conform(found, schema)
@@ -179,15 +181,15 @@ class Answer:
         return pa.concat_tables(tables)
 
 
-def portions(data: DataFile, groups: Iterable[int], sizes: ReadSizes) -> Iterator[tuple[list[int], int]]:
+def portions(data: DataFile, row_groups: Iterable[int], sizes: ReadSizes) -> Iterator[tuple[list[int], int]]:
     """Cut row groups of a file into portions for one thread; with their compressed bytes."""
     portion: list[int] = []
     size = weighed = 0
-    for group in groups:
-        portion.append(group)
-        group_bytes = data.group_bytes(group)
-        size += group_bytes
-        weighed += max(group_bytes, sizes.least_bytes)
+    for row_group in row_groups:
+        portion.append(row_group)
+        row_group_bytes = data.row_group_bytes(row_group)
+        size += row_group_bytes
+        weighed += max(row_group_bytes, sizes.least_bytes)
         if weighed >= sizes.scan_bytes:
             yield portion, size
             portion, size, weighed = [], 0, 0

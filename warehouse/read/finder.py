@@ -51,7 +51,7 @@ class Finder:
         known = self._footers.get(file.path)
         if known is None:
             known = DataFile.open(self.table, file)
-            chunks = known.groups * len(known.names)
+            chunks = known.row_groups * len(known.names)
             if keep or self._footers.total + chunks <= self.sizes.few_chunks:
                 self._footers.put(file.path, known, chunks)
         return known
@@ -62,7 +62,7 @@ class Finder:
             self._take_in(files)
             return self._directory.find(wanted.intervals, {file.path for file in files})
 
-    def groups(self, files: Sequence[CellFile]) -> int:
+    def row_groups(self, files: Sequence[CellFile]) -> int:
         """Return how many row groups these files have."""
         with self._lock:
             self._take_in(files)  # a later window may have forgotten some meanwhile

@@ -108,7 +108,7 @@ class _Spool:
             raise EngineError("the answer cannot be held until the read commits", error, step) from error
 
     def _read(self, block: Block) -> pa.Table:
-        part = self._parts[block.group]
+        part = self._parts[block.row_group]
         if not isinstance(part, tuple):
             return part
         assert self._file is not None  # noqa: S101 - written there

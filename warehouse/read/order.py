@@ -26,17 +26,17 @@ _FEW = 8  # so many keys in a part are looked for one by one
 
 def shared_out(blocks: Iterable[Block], sizes: ReadSizes) -> list[list[tuple[str, list[int]]]]:
     """Share blocks out, file by file, among as many threads as are worth it; the row groups of a file are in order."""
-    groups: dict[str, list[int]] = {}
+    row_groups: dict[str, list[int]] = {}
     weights: Counter[str] = Counter()
     for block in blocks:
-        groups.setdefault(block.path, []).append(block.group)
+        row_groups.setdefault(block.path, []).append(block.row_group)
         weights[block.path] += max(block.size_bytes, sizes.least_bytes)
     # Threads cost more than they save where little is read.
     per_thread = 2 * weights.total() // read_pool()._max_workers
     share_bytes = min(sizes.share_bytes, max(sizes.share_bytes // 4, per_thread))
     shares: list[list[tuple[str, list[int]]]] = [[]]
     size = 0
-    for path, found in groups.items():
+    for path, found in row_groups.items():
         if size >= share_bytes:
             shares.append([])
             size = 0
@@ -63,8 +63,8 @@ def key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
 def sorted_parts(table: pa.Table, parts: Iterable[Part]) -> Iterator[pa.Table]:
     """Yield the records of each part, which are sorted."""
     start = 0
-    for data, groups in parts:
-        records = sum(data.footer.row_group(group).num_rows for group in groups)
+    for data, row_groups in parts:
+        records = sum(data.footer.row_group(row_group).num_rows for row_group in row_groups)
         yield table.slice(start, records)
         start += records
 

@@ -164,8 +164,10 @@ class _Files(ds.Dataset):
         def tasks() -> Iterator[tuple[DataFile, list[int]]]:
             for file, footer in zip(self._files, self._footers, strict=True):
                 met = footer.subset(condition, schema=everything)
-                for groups, _ in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
-                    yield file, groups
+                for row_groups, _ in portions(
+                    file, [row_group.id for row_group in met.row_groups], self._window.finder.sizes
+                ):
+                    yield file, row_groups
 
         try:
             for table in in_parallel(work, tasks()):

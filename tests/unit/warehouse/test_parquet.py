@@ -59,7 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[DataFile]:
     folder = tmp_path_factory.mktemp("table")
     (folder / "c").mkdir()
     found = []
-    sizes = WriteSizes(least_group_bytes=2048)  # several row groups in a small file
+    sizes = WriteSizes(least_row_group_bytes=2048)  # several row groups in a small file
     for seed, kinds in enumerate([BEFORE, AFTER, BEFORE, AFTER, AFTER]):
         schema = pa.schema(kinds)
         writer = RunWriter(Layout(schema, ("k",), str(folder), "c", sizes), Cell(0, 0))
@@ -74,7 +74,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[DataFile]:
     found.append(DataFile.open(str(folder), foreign))
     assert [bool(file.sums) for file in found] == [True] * 5 + [False]
     assert len(found) == FILES
-    assert all(file.groups >= GROUPS for file in found)
+    assert all(file.row_groups >= GROUPS for file in found)
     return found
 
 
