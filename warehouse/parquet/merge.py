@@ -42,8 +42,8 @@ def merge_runs(layout: Layout, task: Rewrite) -> Written:
 
     writer = RunWriter(layout, task.cell)
     size = layout.sizes.stripe_bytes
-    parts = stripes(_blocks(sources, layout.key), size, size)
-    for table in in_key_order(parts, read, layout.key, order):
+    blocks = _blocks(sources, layout.key)
+    for table in in_key_order(stripes(blocks, size, size), read, layout.key, order):
         writer.add(table)
     return writer.close()
 

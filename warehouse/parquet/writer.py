@@ -209,7 +209,7 @@ def _filtered(sample: pa.Table, layout: Layout) -> dict[str, dict[str, float]] |
 
 
 def _row_group_cuts(table: pa.Table, layout: Layout, row_group_bytes: int) -> list[int]:
-    """Return where row groups start and end: at key boundaries, except within the long run of one key."""
+    """Return where row groups start and end: at key boundaries, except within one key that fills several."""
     starts = [*key_starts(table, layout.key), table.num_rows]
     sizes = layout.sizes
     row_bytes = max(1, table.nbytes // table.num_rows)
@@ -219,7 +219,7 @@ def _row_group_cuts(table: pa.Table, layout: Layout, row_group_bytes: int) -> li
         rows = min(rows, few_keys)
     long_rows = max(2, sizes.least_row_group_bytes // row_bytes)
     long = [(low, high) for low, high in itertools.pairwise(starts) if high - low >= long_rows]
-    alone = sorted({edge for run in long for edge in run})
+    alone = sorted({edge for edges in long for edge in edges})
     cuts = [0]
     while cuts[-1] < table.num_rows:
         start = cuts[-1]
@@ -227,7 +227,7 @@ def _row_group_cuts(table: pa.Table, layout: Layout, row_group_bytes: int) -> li
         following = bisect.bisect_right(alone, start)
         if following < len(alone):
             boundary = min(boundary, alone[following])
-        if boundary <= start:  # the run of this key is longer than a row group
+        if boundary <= start:  # this key fills more than a row group
             boundary = min(starts[bisect.bisect_right(starts, start)], start + key_rows)
         cuts.append(boundary)
     return cuts
@@ -240,5 +240,5 @@ def split_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Cell, pa.Ta
             table = pa.Table.from_batches([batch])
             starts = [*key_starts(table, ("_g", "_e")), table.num_rows]
             for start, end in itertools.pairwise(starts):
-                part = table.slice(start, end - start)
-                yield Cell(part["_g"][0].as_py(), part["_e"][0].as_py()), part
+                records = table.slice(start, end - start)
+                yield Cell(records["_g"][0].as_py(), records["_e"][0].as_py()), records

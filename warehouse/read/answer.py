@@ -22,7 +22,7 @@ from ebb.index.keys import Wanted
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.typed import names, value
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
-from ebb.warehouse.parquet.datafile import DataFile, read_parts
+from ebb.warehouse.parquet.datafile import DataFile, read_row_groups
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.statistics import bounds
@@ -172,7 +172,7 @@ class Answer:
         schema = self.schema_of(files.values())
         opened = [(self.finder.open(file), row_groups) for file, row_groups in share]
         tables = []
-        for parts, found in read_parts(opened, schema.names):
+        for parts, found in read_row_groups(opened, schema.names):
             table = conform(found, schema)
             mask = key_mask(table, self.key, wanted)
             if mask is None:

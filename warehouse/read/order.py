@@ -15,7 +15,7 @@ from ebb.index.directory import Block
 from ebb.index.keys import Wanted
 from ebb.warehouse.parquet.arrow import Codes, key_starts
 from ebb.warehouse.parquet.blocks import has_plain_bytes
-from ebb.warehouse.parquet.datafile import Part
+from ebb.warehouse.parquet.datafile import RowGroups
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.read.pool import read_pool
 
@@ -60,7 +60,7 @@ def key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
     return mask
 
 
-def sorted_parts(table: pa.Table, parts: Iterable[Part]) -> Iterator[pa.Table]:
+def sorted_parts(table: pa.Table, parts: Iterable[RowGroups]) -> Iterator[pa.Table]:
     """Yield the records of each part, which are sorted."""
     start = 0
     for data, row_groups in parts:
