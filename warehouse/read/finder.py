@@ -48,13 +48,13 @@ class Finder:
 
     def open(self, file: CellFile, *, keep: bool = True) -> DataFile:
         """Return a data file with its footer, which is kept; if ``keep`` is false, only as long as few are."""
-        known = self._footers.get(file.path)
-        if known is None:
-            known = DataFile.open(self.table, file)
-            chunks = known.row_groups * len(known.names)
+        data = self._footers.get(file.path)
+        if data is None:
+            data = DataFile.open(self.table, file)
+            chunks = data.row_groups * len(data.names)
             if keep or self._footers.total + chunks <= self.sizes.few_chunks:
-                self._footers.put(file.path, known, chunks)
-        return known
+                self._footers.put(file.path, data, chunks)
+        return data
 
     def find(self, files: Sequence[CellFile], wanted: Wanted) -> list[Block]:
         """Return the blocks of these files that may hold what is wanted, in the order of their starts."""
@@ -86,9 +86,9 @@ class Finder:
         refuse_links(self.table, file.path)
         refuse_links(self.table, side)
         with contextlib.suppress(OSError), open(f"{self.table}/{side}", "rb", buffering=0) as opened:
-            known = load_blocks(file.path.rsplit("/", 1)[-1], file.path, opened.read())
-            if known:
-                return known
+            loaded = load_blocks(file.path.rsplit("/", 1)[-1], file.path, opened.read())
+            if loaded:
+                return loaded
         blocks = blocks_of(self.open(file), self._names)
         with contextlib.suppress(OSError):
             write_side_file(self.table, file.path, blocks)
@@ -110,17 +110,19 @@ class Finder:
         ]
 
     def _may_hold(self, block: Block, wanted: Wanted, hashes: Sequence[Sequence[int | None]]) -> bool:
-        asked = [h for interval, h in zip(wanted.intervals, hashes, strict=True) if block.meets(interval)]
+        candidates = [h for interval, h in zip(wanted.intervals, hashes, strict=True) if block.meets(interval)]
         for place, where in enumerate(block.filters):
             if where.length:
                 bits = self._bits(block.path, where)
-                asked = [h for h in asked if place >= len(h) or h[place] is None or may_hold(bits, h[place] or 0)]
-        return bool(asked)
+                candidates = [
+                    h for h in candidates if place >= len(h) or h[place] is None or may_hold(bits, h[place] or 0)
+                ]
+        return bool(candidates)
 
     def _bits(self, path: str, where: Filter) -> bytes:
-        known = self._filters.get((path, where.offset))
-        if known is None:
-            found = read_bytes(self.table, path, where.offset, where.length, where.checksum)
-            known = found[-(len(found) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
-            self._filters.put((path, where.offset), known, len(known))
-        return known
+        bits = self._filters.get((path, where.offset))
+        if bits is None:
+            data = read_bytes(self.table, path, where.offset, where.length, where.checksum)
+            bits = data[-(len(data) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
+            self._filters.put((path, where.offset), bits, len(bits))
+        return bits

@@ -19,9 +19,9 @@ from ebb.warehouse.parquet.datafile import RowGroups
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.read.pool import read_pool
 
-__all__ = ["key_mask", "selected", "shared_out", "sorted_parts"]
+__all__ = ["key_mask", "selected", "shared_out", "sorted_runs"]
 
-_FEW = 8  # so many keys in a part are looked for one by one
+_FEW = 8  # up to this many keys are looked up one by one in a sorted table
 
 
 def shared_out(blocks: Iterable[Block], sizes: ReadSizes) -> list[list[tuple[str, list[int]]]]:
@@ -36,11 +36,11 @@ def shared_out(blocks: Iterable[Block], sizes: ReadSizes) -> list[list[tuple[str
     share_bytes = min(sizes.share_bytes, max(sizes.share_bytes // 4, per_thread))
     shares: list[list[tuple[str, list[int]]]] = [[]]
     size = 0
-    for path, found in row_groups.items():
+    for path, numbers in row_groups.items():
         if size >= share_bytes:
             shares.append([])
             size = 0
-        shares[-1].append((path, sorted(found)))
+        shares[-1].append((path, sorted(numbers)))
         size += weights[path]
     return shares
 
@@ -55,15 +55,15 @@ def key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
         column = table[name]
         if not has_plain_bytes(column.type):
             return None
-        found = pc.is_in(column, value_set=pa.array(values, column.type))
-        mask = found if mask is None else pc.and_(mask, found)
+        is_in = pc.is_in(column, value_set=pa.array(values, column.type))
+        mask = is_in if mask is None else pc.and_(mask, is_in)
     return mask
 
 
-def sorted_parts(table: pa.Table, parts: Iterable[RowGroups]) -> Iterator[pa.Table]:
-    """Yield the records of each part, which are sorted."""
+def sorted_runs(table: pa.Table, sources: Iterable[RowGroups]) -> Iterator[pa.Table]:
+    """Yield the records of each file in a table that was read of several: they are sorted."""
     start = 0
-    for data, row_groups in parts:
+    for data, row_groups in sources:
         records = sum(data.footer.row_group(row_group).num_rows for row_group in row_groups)
         yield table.slice(start, records)
         start += records
@@ -89,8 +89,8 @@ def selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
     edges = [*key_starts(table, key), table.num_rows]
     mask = bytearray(table.num_rows)
     for low, high in itertools.pairwise(edges):
-        found = codes[low]
-        if met[max(0, bisect.bisect_right(near.starts, found) - 1)].holds(found):
+        key_code = codes[low]
+        if met[max(0, bisect.bisect_right(near.starts, key_code) - 1)].holds(key_code):
             mask[low:high] = b"\x01" * (high - low)
     packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
     return table.filter(packed)
