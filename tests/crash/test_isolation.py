@@ -444,15 +444,15 @@ def test_what_a_latest_read_cannot_hold_in_memory_comes_back_from_a_file(
     memory_bytes: int, way: str, story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spilled = Counter[bool]()
-    kept = latest._Spool._kept
+    held = latest._Spool._held
 
     def counted(spool: Any, table: Any) -> Any:
-        part = kept(spool, table)
-        spilled[isinstance(part, tuple)] += 1
-        return part
+        place = held(spool, table)
+        spilled[isinstance(place, tuple)] += 1
+        return place
 
     monkeypatch.setattr(latest, "_MEMORY_BYTES", memory_bytes)
-    monkeypatch.setattr(latest._Spool, "_kept", counted)
+    monkeypatch.setattr(latest._Spool, "_held", counted)
     story.update(range(15, 21))
     window, _ = forced(story.table.up_to_date(), in_turn(story.tick, story.update, story.update))
 
