@@ -83,7 +83,7 @@ def test_a_setting_of_spark_without_key_or_value_is_refused(item: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("warehouse = 7", "warehouse is 7; it may hold warehouse, jars, spark"),
+        ("warehouse = 7", "warehouse is 7; it may hold warehouse, jars, engine, spark"),
         ("warehoose = 'x'", "warehoose is not a setting"),
         ("spark = 7", "spark is 7"),
         ("[spark]\nmaster = 1", "spark.master is 1; it may hold spark.master, spark.conf"),
