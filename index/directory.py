@@ -18,7 +18,7 @@ from ebb.index.keys import Interval
 
 __all__ = ["Block", "Directory", "Filter", "stop_order", "stripes"]
 
-_FEW = 64  # so many intervals are looked up one by one; for more of them every block is
+_FEW = 64  # intervals up to this many are looked up one by one; for more, every block is looked at
 
 
 class Filter(NamedTuple):

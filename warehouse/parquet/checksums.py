@@ -30,7 +30,7 @@ def leaves(kind: pa.DataType) -> int:
 
 
 def room_for_sums(count: int) -> dict[bytes, bytes]:
-    """Return what a footer needs for so many checksums to be written into it by :func:`write_checksums`."""
+    """Return what a footer needs for ``count`` checksums to be written into it by :func:`write_checksums`."""
     return {SUMS: b"0" * _DIGITS * count}
 
 

@@ -29,7 +29,7 @@ from ebb.warehouse.store.paths import footer_hash_in
 __all__ = ["DataFile", "RowGroups", "read_bytes", "read_errors", "read_row_groups"]
 
 
-_GAP_BYTES = 8 * 1024  # to read so many that are not wanted takes no longer than to begin again after them
+_GAP_BYTES = 8 * 1024  # reading a gap of this size takes no longer than starting another read after it
 
 
 def read_bytes(table: str, path: str, offset: int, length: int, checksum: int | None = None) -> bytes:

@@ -22,7 +22,7 @@ class ParquetColumn(NamedTuple):
     """A column of a file: its schema as it is written there, and the leaves that its values lie in."""
 
     schema: bytes
-    elements: int  # so many are in the schema
+    elements: int  # of the schema that it takes
     leaves: tuple[int, ...]  # their places among the leaves of the file
     heads: tuple[bytes, ...]  # of each leaf, what every chunk of it starts with: type, encodings, path
 

@@ -28,7 +28,7 @@ from ebb.warehouse.store.paths import side_file
 
 __all__ = ["Finder"]
 
-_BLOOM_BLOCK = 32  # a filter is a header and blocks of so many bytes
+_BLOOM_BLOCK = 32  # bytes: a filter is a header and blocks of this size
 
 
 _FILTERED_KEYS = 64  # for more keys than this, filters cost more than they save
