@@ -5,7 +5,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 SIZE ?= small
 # The tests that take their number of rounds from EBB_SOAK.
-SOAK_TESTS := tests/integration/test_commit_faults.py tests/crash/test_kills.py
+SOAK_TESTS := tests/integration/test_commit_faults.py tests/integration/test_random_histories.py \
+	tests/property/test_direct_histories.py tests/crash/test_kills.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fast soak golden bench clean

@@ -10,15 +10,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from bench.contestants import Ebb
 from bench.measure import BATCHES, Recorder, peak_memory, say, work_folder
-from bench.workloads import SMALL, TINY, Workload
+from bench.workloads import SMALL, TINY
 
-REMEMBERED = 64  # batches
-LONG = Workload("long", 3000, ticks_per_span=1440)  # a day of minutes: every slot of the span has records
+MEASURED = 64  # updates
 RUN = """
 from ebb.cli.main import entry
 sys.argv = ["ebb", "--warehouse", *sys.argv[1:]]
@@ -41,19 +40,27 @@ def log(root: Path, recorder: Recorder) -> None:
     entrant = Ebb("tiny", root, TINY, **retire)
     p = TINY.ticks_per_span
     entrant.load([TINY.batch(slot, BATCHES) for slot in range(1, p + 1)], p)
-    first = _lines(entrant.table)["commitInfo"][-1]
-    for slot in range(p + 1, p + 1 + REMEMBERED):
+    for slot in range(p + 1, p + 1 + MEASURED):
         entrant.update(TINY.batch(slot, BATCHES), slot)
     sizes = _lines(entrant.table)
     recorder.add(kind="log", what="add", bytes=mean(sizes["add"]))
     recorder.add(kind="log", what="remove", bytes=mean(sizes["remove"]))
-    recorder.add(kind="log", what="commit", bytes=first)
-    recorder.add(kind="log", what="commit, 64 batches", bytes=sizes["commitInfo"][-1])
+    updates = [size for size, op in zip(sizes["commitInfo"], _ops(entrant.table), strict=True) if op == "update"]
+    recorder.add(kind="log", what="commit, 36 slots", bytes=median(updates))
+    entrant.table.update(at=p + 1 + MEASURED)
+    recorder.add(kind="log", what="commit", bytes=_lines(entrant.table)["commitInfo"][-1])
     checkpoint = max(entrant.table.table.log.glob("*.checkpoint.parquet"))
     recorder.add(kind="log", what="checkpoint", bytes=checkpoint.stat().st_size)
-    long = Ebb("long", root, LONG, grid="4x4", strategy="rebuild", deletion_bound="720")
-    long.load([LONG.batch(1, BATCHES)], 1)
-    recorder.add(kind="log", what="commit, 1440 slots", bytes=_lines(long.table)["commitInfo"][-1])
+    states = sorted(entrant.table.table.states.iterdir())
+    newest = max(int(path.name.split("-")[1]) for path in states if path.name.startswith("state-"))
+    kept = [path for path in states if not path.name.startswith("state-") or f"-{newest}-" in path.name]
+    recorder.add(kind="log", what="state", bytes=sum(path.stat().st_size for path in kept))
+
+
+def _ops(table: Any) -> list[str]:
+    """Return what each commit did, oldest first."""
+    snapshot = table.table.snapshot()
+    return [str(entry.ebb.get("op")) for entry in table.table.entries(snapshot.version)][::-1]
 
 
 def files(root: Path, recorder: Recorder) -> None:

@@ -18,15 +18,15 @@ def _size(count: float) -> str:
 
 
 def log_bytes(rows: Rows) -> dict[str, float]:
-    """Return what parts of the log take: a commit, a remembered batch and a slot in it, a file added and removed."""
+    """Return what parts of the log take: a commit, a slot in which records of its batch expire, a file added and removed."""
     log = {r["what"]: r["bytes"] for r in rows if r["kind"] == "log"}
     return {
         "COMMIT": log["commit"],
-        "FINGERPRINT": (log["commit, 64 batches"] - log["commit"]) / 63,
-        "SLOT": (log["commit, 1440 slots"] - log["commit"]) / (1440 - 36),
+        "SLOT": (log["commit, 36 slots"] - log["commit"]) / 36,
         "ADD": log["add"],
         "REMOVE": log["remove"],
         "CHECKPOINT": log["checkpoint"],
+        "STATE": log["state"],
     }
 
 
@@ -35,12 +35,12 @@ def constants_text(rows: Rows) -> str:
     machine, *rows = rows
     log = log_bytes(rows)
     lines = [
-        ["log: a commit without files, p = 36", _size(log["COMMIT"])],
-        ["log: each remembered batch in every commit, up to 64", _size(log["FINGERPRINT"])],
-        ["log: each slot of the span in every commit, p = 1440", f"{log['SLOT']:.1f} B"],
+        ["log: a commit without a batch", _size(log["COMMIT"])],
+        ["log: each slot in which records of the batch expire, up to 64", f"{log['SLOT']:.1f} B"],
         ["log: each file added", _size(log["ADD"])],
         ["log: each file removed", _size(log["REMOVE"])],
         ["log: a checkpoint, with about 40 live files and those removed in the last week", _size(log["CHECKPOINT"])],
+        ["a state of the ledger, p = 36, with its fingerprints", _size(log["STATE"])],
     ]
     for row in rows:
         if row["kind"] == "file":

@@ -18,7 +18,7 @@ from ebb.index.keys import Interval
 
 __all__ = ["Block", "Directory", "Filter", "stop_order", "stripes"]
 
-_FEW = 64  # so many intervals are looked up one by one; for more of them every block is
+_FEW = 64  # intervals up to this many are looked up one by one; for more, every block is looked at
 
 
 class Filter(NamedTuple):
@@ -33,7 +33,7 @@ class Block(NamedTuple):
     """One row group of one file."""
 
     path: str
-    group: int
+    row_group: int
     start: bytes
     stop: bytes | None
     records: int
@@ -106,7 +106,7 @@ class Directory:
                 for block in self._files[path]
                 if block.meets(intervals[max(0, _last_before(starts, block.stop))])
             }
-        return sorted(found, key=lambda block: (block.start, block.path, block.group))
+        return sorted(found, key=lambda block: (block.start, block.path, block.row_group))
 
     def _in_file(self, path: str, interval: Interval) -> Iterator[Block]:
         following = self._files[path].irange_key(min_key=stop_order(interval.start), inclusive=(False, True))

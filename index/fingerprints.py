@@ -2,7 +2,7 @@
 
 Those of the last commits are a short list, older ones lie in segments: sorted, never changed, and merged with newer
 ones so that there are few of them. A segment is read where it lies, in memory or in a mapped file: to look one up among
-half a million takes microseconds. With so many remembered, the chance that a new batch is taken for an old one
+half a million takes microseconds. With that many remembered, the chance that a new batch is taken for an old one
 is below 1 in 10¹³. Pure.
 """
 

@@ -78,8 +78,8 @@ def load_blocks(name: str, path: str, data: bytes) -> tuple[Block, ...] | None:
     ]
     per_block = list(zip(*filters, strict=True)) if filters else [()] * count
     return tuple(
-        Block(path, group, start, None if size == _OPEN else stop, of_records, of_bytes, of_filters)
-        for group, (start, stop, size, of_records, of_bytes, of_filters) in enumerate(
+        Block(path, row_group, start, None if size == _OPEN else stop, of_records, of_bytes, of_filters)
+        for row_group, (start, stop, size, of_records, of_bytes, of_filters) in enumerate(
             zip(starts, stops, stop_lengths, records, sizes, per_block, strict=True)
         )
     )

@@ -149,7 +149,7 @@ class Timeline:
 
     @property
     def ticks_per_span(self) -> int:
-        """Return p: after so many updates everything that is present now has expired."""
+        """Return p: after p updates everything that is present now has expired."""
         return -(-self.span // self.tick)
 
     def slot_of(self, time: int) -> int:

@@ -119,7 +119,7 @@ def follow_up(snapshot: Snapshot, now: datetime) -> tuple[Snapshot, list[str]]:
 
 
 def _clean_log(snapshot: Snapshot, now: datetime) -> None:
-    """Let go of commits that are older than the log's retention and that the table itself does not need."""
+    """Remove commits that are older than the log's retention and that the table itself does not need."""
     spec, ledger, kind = snapshot.spec, snapshot.ledger, snapshot.spec.timeline.kind
     if snapshot.state is None:
         return

@@ -25,7 +25,12 @@ __all__ = ["CELL", "SMALL", "Row", "layout_in", "merged", "ordered", "read_back"
 CELL = Cell(1, 2)
 # A handful of records makes several row groups, stripes and files.
 SMALL = WriteSizes(
-    group_bytes=256, least_group_bytes=128, key_group_bytes=256, file_bytes=2048, buffer_bytes=1024, stripe_bytes=1024
+    row_group_bytes=256,
+    least_row_group_bytes=128,
+    key_row_group_bytes=256,
+    file_bytes=2048,
+    buffer_bytes=1024,
+    stripe_bytes=1024,
 )
 Row = tuple[Any, ...]
 

@@ -20,7 +20,7 @@ from ebb.index.timeline import TimeKind, Timeline
 
 __all__ = ["Choice", "choose", "default_bound", "default_log_retention", "default_reader_time", "expected_files"]
 
-_MOST_FILES = 256  # more live files than this make a probe dearer than the rewriting they save
+_MOST_FILES = 256  # more live files than this make a probe more expensive than the rewriting they save
 _SQUARE = 4  # G = E = 4: the optimum of thesis 4.4 for small data, and still good for large
 _HOUR_US = 3_600_000_000
 _HISTORY_TICKS = 1000  # about two megabytes of log

@@ -47,7 +47,7 @@ class Explanation:
     strategy: str
     group: int | None = None  # that takes in the batch
     cohorts: tuple[int, ...] = ()  # that lose what expires
-    cells_bound: int | None = None  # at most so many cells are touched
+    cells_bound: int | None = None  # cells that may be touched
     cells_in_grid: int
     expires: int = 0
     live_records: int = 0

@@ -1,5 +1,5 @@
 """One read sees one window (P4), a latest read reflects every update committed before it commits and ends (P4b), and
-within the readers' time no file is missing (P19): on real processes, and with updates forced into every gap.
+within the grace period no file is missing (P19): on real processes, and with updates forced into every gap.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Course:
     reads: int
     overlapping: int  # reads during which an update was committed
     repeated: int  # latest reads that found something new when they looked again
-    misses_files: bool  # because the readers' time is over before they are done
+    misses_files: bool  # because the grace period is over before they are done
 
 
 # Ticks of 5 s that nobody waits for: updates follow each other as fast as they can, while removed files wait for
@@ -180,7 +180,7 @@ def test_every_read_beside_a_busy_writer_is_one_window_and_recent_enough(
 ) -> None:
     """Half of the updates are empty ticks, which need no Spark: they move the clock and expire records all the same.
 
-    Under retire with the default readers' time no file may ever be missing. Under rebuild the readers' time is the
+    Under retire with the default grace period no file may ever be missing. Under rebuild the grace period is the
     shortest that there is: some reads are told that a file is missing, but what a read returns must be right.
     """
     seed, course = drawn_seed(), COURSES[name]
@@ -229,7 +229,7 @@ class Story:
         self._told(self.slot, [], self.writer.update(at=self.slot).version)
 
     def update(self, lives: Sequence[int] = range(1, 21), **how: Any) -> None:
-        """Commit a batch with records that live so many ticks, and what has to be sealed then."""
+        """Commit a batch with records with these lifetimes in ticks, and what has to be sealed then."""
         slot = self.slot
         ids = [slot * 1000 + number for number in range(len(lives))]
         batch = [Record(id, key_of(id), slot, slot + life) for id, life in zip(ids, lives, strict=True)]
@@ -444,15 +444,15 @@ def test_what_a_latest_read_cannot_hold_in_memory_comes_back_from_a_file(
     memory_bytes: int, way: str, story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spilled = Counter[bool]()
-    kept = latest._Spool._kept
+    held = latest._Spool._held
 
     def counted(spool: Any, table: Any) -> Any:
-        part = kept(spool, table)
-        spilled[isinstance(part, tuple)] += 1
-        return part
+        place = held(spool, table)
+        spilled[isinstance(place, tuple)] += 1
+        return place
 
     monkeypatch.setattr(latest, "_MEMORY_BYTES", memory_bytes)
-    monkeypatch.setattr(latest._Spool, "_kept", counted)
+    monkeypatch.setattr(latest._Spool, "_held", counted)
     story.update(range(15, 21))
     window, _ = forced(story.table.up_to_date(), in_turn(story.tick, story.update, story.update))
 

@@ -145,7 +145,7 @@ class Writer:
         return admitted
 
     def _batch(self) -> tuple[dict[int, int], Path]:
-        """Write a batch with all lifetimes in it; some records come late, some are over on arrival."""
+        """Write a batch with all lifetimes in it; some records come late, some are expired on arrival."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -362,12 +362,12 @@ def test_refused_records_are_shown_with_their_reasons(ebb: Command) -> None:
 
 
 def test_refused_records_can_be_mended_and_handed_in_again(ebb: Command) -> None:
-    ebb.right("quarantine", "t", "--reason", "null", "--output", "mend.jsonl")
-    record = json.loads(Path("mend.jsonl").read_text(encoding="utf-8"))
-    Path("mend.jsonl").write_text(json.dumps({**record, "key": "mended"}) + "\n", encoding="utf-8")
+    ebb.right("quarantine", "t", "--reason", "null", "--output", "fixed.jsonl")
+    record = json.loads(Path("fixed.jsonl").read_text(encoding="utf-8"))
+    Path("fixed.jsonl").write_text(json.dumps({**record, "key": "repaired"}) + "\n", encoding="utf-8")
 
-    ebb.right("update", "t", "mend.jsonl")
-    assert _ids(ebb.right("probe", "t", "mended", "--format", "csv").out) == [10]
+    ebb.right("update", "t", "fixed.jsonl")
+    assert _ids(ebb.right("probe", "t", "repaired", "--format", "csv").out) == [10]
 
 
 # see

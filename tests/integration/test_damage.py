@@ -590,11 +590,11 @@ def test_what_one_window_makes_a_table_forget_another_one_learns_again(
     table.read_sizes = ReadSizes(stale_files=0)
     window = table.at_latest()
     files, wanted = window.visible_files(), window.wanted(["k001"])
-    found, groups = window.finder.find(files, wanted, window.cost), window.finder.groups(files, window.cost)
+    found, groups = window.finder.find(files, wanted, window.cost), window.finder.row_groups(files, window.cost)
 
     for kept in (files[:1], []):
         window.finder.keep(kept)
-        assert window.finder.groups(files, window.cost) == groups
+        assert window.finder.row_groups(files, window.cost) == groups
         window.finder.keep(kept)
         assert window.finder.find(files, wanted, window.cost) == found
 

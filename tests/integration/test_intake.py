@@ -1,4 +1,4 @@
-"""Intake (P10): every record is admitted, over on arrival or in quarantine with its reason; every value stays itself."""
+"""Intake (P10): every record is admitted, expired on arrival or in quarantine with its reason; every value stays itself."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_a_scan_of_everything_keeps_few_footers_but_one_with_a_predicate_all(
 ) -> None:
     window = points.at_latest()
     first = window.finder.open(window.visible_files()[0])
-    few = first.groups * len(first.names)
+    few = first.row_groups * len(first.names)
     window = _sized(points, few_chunks=few).at_latest()
     window.finder.open(window.visible_files()[0])
 
@@ -309,7 +309,7 @@ def test_the_cost_of_a_probe_counts_what_is_read_and_nothing_else(points: OpenTa
     window, narrow, wide = _cold(points), _cold(points), _cold(points)
     files, wanted = window.visible_files(), window.wanted([key])
     met = window.finder.find(files, wanted, window.cost)
-    groups = [(block.path, block.group) for block in window.finder.filtered(met, wanted, window.cost)]
+    groups = [(block.path, block.row_group) for block in window.finder.filtered(met, wanted, window.cost)]
     filters = sum(where.length for block in met for where in block.filters)
     sides = sum((points.table.folder / side_file(file.path)).stat().st_size for file in files)
     assert 0 < len(groups) <= len(met)

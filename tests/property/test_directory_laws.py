@@ -91,7 +91,7 @@ def directory_of(files: Sequence[File]) -> Directory:
 
 
 def in_order(blocks: Collection[Block]) -> list[Block]:
-    return sorted(blocks, key=lambda block: (block.start, block.path, block.group))
+    return sorted(blocks, key=lambda block: (block.start, block.path, block.row_group))
 
 
 def meeting(files: Sequence[File], asked: Sequence[Interval]) -> list[Block]:
@@ -111,7 +111,7 @@ def holding(files: Sequence[File], asked: Sequence[Interval]) -> set[tuple[str, 
 
 
 def groups(blocks: Sequence[Block]) -> list[tuple[str, int]]:
-    return [(block.path, block.group) for block in blocks]
+    return [(block.path, block.row_group) for block in blocks]
 
 
 @laws

@@ -101,7 +101,7 @@ def test_statistics_give_an_interval_that_holds_every_key(kind: str, data: st.Da
         for file in written(layout, rows).files:
             source = DataFile.open(folder, file)
             leaves = [source.leaf(name) for name in (*layout.key, "_exp_slot")]
-            for number in range(source.groups):
+            for number in range(source.row_groups):
                 interval = key_interval(source, number, leaves)
                 table = source.read([number])
                 for parts in zip(*(plain(table, name) for name in (*layout.key, "_exp_slot")), strict=True):

@@ -264,7 +264,7 @@ UPDATES = (
     Update(slot=4, began=200, committed=210, admitted={3: 7, 5: 6}),
     Update(slot=7, began=300, committed=310, admitted={6: 99}),
     Update(slot=8, began=400, committed=410),
-    Update(slot=9, began=500, committed=510, admitted={7: 9}),  # over on arrival
+    Update(slot=9, began=500, committed=510, admitted={7: 9}),  # expired on arrival
 )
 WINDOWS = {3: (1, 2, 4), 4: (2, 3, 4, 5), 7: (4, 6), 8: (4, 6), 9: (4, 6)}
 
@@ -435,7 +435,7 @@ def test_a_read_whose_times_are_out_of_order_is_refused(times: tuple[int, int, i
 
 GROUPS, COHORTS = 2, 3
 Cell = tuple[int, int]
-Steps = list[tuple[int, list[int]]]  # per update: ticks, and the lifetimes of what it admits (0: over on arrival)
+Steps = list[tuple[int, list[int]]]  # per update: ticks, and the lifetimes of what it admits (0: expired on arrival)
 steps = st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(0, 6), max_size=5)), max_size=10)
 
 

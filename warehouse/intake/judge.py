@@ -1,4 +1,4 @@
-"""Judging records: which are admitted, over on arrival or refused, and which cell each goes to.
+"""Judging records: which are admitted, expired on arrival or refused, and which cell each goes to.
 
 A pure function from an Arrow table to an Arrow table, so that it can be tested without Spark and runs the same in
 every task. Times are integers here; whatever would overflow is refused, never wrapped.

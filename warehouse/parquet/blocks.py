@@ -60,24 +60,32 @@ def plain_bytes(value: Any, kind: pa.DataType) -> bytes:
 def blocks_of(file: DataFile, key: Sequence[str], ends: Sequence[Interval] | None = None) -> list[Block]:
     """Return the blocks of a file from its footer; ``ends`` if the codes of its row groups are known exactly."""
     leaves = [file.leaf(name) for name in key]
-    parts = [*leaves, file.leaf(EXPIRES_SLOT)]
+    of_codes = [*leaves, file.leaf(EXPIRES_SLOT)]
     blocks = []
-    for group in range(file.groups):
-        facts = file.footer.row_group(group)
-        interval = ends[group] if ends else key_interval(file, group, parts)
-        filters = tuple(_filter(file, group, leaf) for leaf in leaves)
+    for row_group in range(file.row_groups):
+        facts = file.footer.row_group(row_group)
+        interval = ends[row_group] if ends else key_interval(file, row_group, of_codes)
+        filters = tuple(_filter(file, row_group, leaf) for leaf in leaves)
         blocks.append(
-            Block(file.path, group, interval.start, interval.stop, facts.num_rows, file.group_bytes(group), filters)
+            Block(
+                file.path,
+                row_group,
+                interval.start,
+                interval.stop,
+                facts.num_rows,
+                file.row_group_bytes(row_group),
+                filters,
+            )
         )
     return blocks
 
 
-def _filter(file: DataFile, group: int, leaf: int) -> Filter:
-    column = file.footer.row_group(group).column(leaf)
+def _filter(file: DataFile, row_group: int, leaf: int) -> Filter:
+    column = file.footer.row_group(row_group).column(leaf)
     if not column.bloom_filter_offset or not column.bloom_filter_length:
         return _NO_FILTER
-    checksum = file.filter_sum(group, leaf)
+    checksum = file.filter_sum(row_group, leaf)
     if checksum is None:  # then what is there now has to be believed
-        found = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
-        checksum = crc32(found)
+        data = read_bytes(file.table, file.path, column.bloom_filter_offset, column.bloom_filter_length)
+        checksum = crc32(data)
     return Filter(column.bloom_filter_offset, column.bloom_filter_length, checksum)

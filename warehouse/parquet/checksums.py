@@ -30,7 +30,7 @@ def leaves(kind: pa.DataType) -> int:
 
 
 def room_for_sums(count: int) -> dict[bytes, bytes]:
-    """Return what a footer needs for so many checksums to be written into it by :func:`write_checksums`."""
+    """Return what a footer needs for ``count`` checksums to be written into it by :func:`write_checksums`."""
     return {SUMS: b"0" * _DIGITS * count}
 
 
@@ -39,17 +39,17 @@ def write_checksums(table: str, path: str) -> str:
     with opened_file(table, path) as file:
         footer, size = read_footer(file, path), size_of(file)
         parsed = pq.read_metadata(pa.BufferReader(footer))
-        parts = [part for group in range(parsed.num_row_groups) for part in _parts(parsed.row_group(group))]
-        sums = b"".join(b"%08x" % crc32(read_at(file, length, offset)) for offset, length in parts)
-    if parsed.metadata != room_for_sums(len(parts)):
-        msg = f"{path} has no room for the checksums of its {len(parts)} parts"
+        pieces = [piece for row_group in range(parsed.num_row_groups) for piece in _pieces(parsed.row_group(row_group))]
+        sums = b"".join(b"%08x" % crc32(read_at(file, length, offset)) for offset, length in pieces)
+    if parsed.metadata != room_for_sums(len(pieces)):
+        msg = f"{path} has no room for the checksums of its {len(pieces)} pieces"
         raise ValueError(msg)
     at = footer.rindex(b"0" * len(sums))  # the last place: the length before them may be a 0 as well
     patch(f"{table}/{path}", sums, size - len(footer) + at)
     return footer_hash(footer[:at] + sums + footer[at + len(sums) :])
 
 
-def _parts(facts: Any) -> list[tuple[int, int]]:
+def _pieces(facts: Any) -> list[tuple[int, int]]:
     """Return offset and length of the column chunks of a row group, then of its Bloom filters."""
     columns = [facts.column(i) for i in range(facts.num_columns)]
     filters = [(c.bloom_filter_offset, c.bloom_filter_length) for c in columns if c.bloom_filter_offset]

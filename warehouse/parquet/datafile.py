@@ -20,30 +20,29 @@ import pyarrow.parquet as pq
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError, EngineError
 from ebb.warehouse.parquet.checksums import SUMS, crc32
-from ebb.warehouse.parquet.footer import chunk_start, footer_hash, read_footer
+from ebb.warehouse.parquet.footer import chunk_start, damaged, footer_hash, read_footer
 from ebb.warehouse.parquet.thrift import MAGIC, Chunk, ParquetColumn, chunk_facts, footer_of, parquet_columns
-from ebb.warehouse.store.errors import RESTORE, read_error
+from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import fill, opened_file, read_at, refuse_links
 from ebb.warehouse.store.paths import footer_hash_in
 
-__all__ = ["DataFile", "Part", "chunk_start", "footer_hash", "read_bytes", "read_errors", "read_footer", "read_parts"]
+__all__ = ["DataFile", "RowGroups", "read_bytes", "read_errors", "read_row_groups"]
 
 
-_GAP_BYTES = 8 * 1024  # to read so many that are not wanted takes no longer than to begin again after them
+_GAP_BYTES = 8 * 1024  # reading a gap of this size takes no longer than starting another read after it
 
 
 def read_bytes(table: str, path: str, offset: int, length: int, checksum: int | None = None) -> bytes:
     """Return some bytes of a data file, with this checksum if one is given.  Requires: no link leads to it."""
     with read_errors(path), opened_file(table, path) as opened:
-        found = read_at(opened, length, offset)
-    if checksum is not None and crc32(found) != checksum:
+        data = read_at(opened, length, offset)
+    if checksum is not None and crc32(data) != checksum:
         raise _not_written(path, offset, length)
-    return found
+    return data
 
 
 def _not_written(path: str, offset: int, length: int) -> CorruptionError:
-    found = f"{path}: {length:,} bytes from {offset:,} on are not those written"
-    return CorruptionError("a data file is damaged", found, RESTORE)
+    return damaged(f"{path}: {length:,} bytes from {offset:,} on are not those written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,8 @@ class DataFile:
     footer: pq.FileMetaData
     columns: Mapping[str, ParquetColumn]  # those added to the table later are not among them
     sums: bytes  # the checksums; none if another tool wrote the file
-    # The chunks that were asked for, by group and leaf.
-    known: dict[tuple[int, int], Chunk] = field(default_factory=dict, compare=False)
+    # Those that were read before, by row group and leaf.
+    chunks: dict[tuple[int, int], Chunk] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def open(table: str, file: CellFile) -> DataFile:
@@ -66,16 +65,14 @@ class DataFile:
             footer = read_footer(opened, file.path, file.size_bytes)
             named = footer_hash_in(file.path)
             if named and footer_hash(footer) != named:
-                found = f"{file.path}: its footer is not the one written"
-                raise CorruptionError("a data file is damaged", found, RESTORE)
+                raise damaged(f"{file.path}: its footer is not the one written")
             parsed = pq.read_metadata(pa.BufferReader(footer))
         try:
             columns = parquet_columns(footer)
             # In a file that another tool has copied they are those of the original.
             sums = bytes.fromhex((parsed.metadata or {}).get(SUMS, b"").decode()) if named else b""
         except (ValueError, IndexError) as error:
-            found = f"{file.path}: its footer cannot be understood ({error})"
-            raise CorruptionError("a data file is damaged", found, RESTORE) from error
+            raise damaged(f"{file.path}: its footer cannot be understood ({error})") from error
         return DataFile(table, file.path, parsed, columns, sums)
 
     @property
@@ -84,13 +81,13 @@ class DataFile:
         return self.columns.keys()
 
     @property
-    def groups(self) -> int:
+    def row_groups(self) -> int:
         """Return how many row groups there are."""
         return int(self.footer.num_row_groups)
 
-    def group_bytes(self, group: int) -> int:
+    def row_group_bytes(self, row_group: int) -> int:
         """Return the compressed size of a row group."""
-        facts = self.footer.row_group(group)
+        facts = self.footer.row_group(row_group)
         return sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
 
     def column_bytes(self, groups: Sequence[int], columns: Sequence[str]) -> int:
@@ -108,77 +105,80 @@ class DataFile:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
         return self.columns[name].leaves[0]
 
-    def filter_sum(self, group: int, leaf: int) -> int | None:
+    def filter_sum(self, row_group: int, leaf: int) -> int | None:
         """Return the checksum of a column's Bloom filter in a row group; None if it is not known.  Requires a filter."""
-        facts = self.footer.row_group(group)
+        facts = self.footer.row_group(row_group)
         before = sum(bool(facts.column(i).bloom_filter_offset) for i in range(leaf))
-        return self._sums(group)[facts.num_columns + before] if self.sums else None
+        return self._sums(row_group)[facts.num_columns + before] if self.sums else None
 
-    def _sums(self, group: int) -> tuple[int, ...]:
+    def _sums(self, row_group: int) -> tuple[int, ...]:
         """Return the checksums of a row group: of its column chunks, then of its filters."""
-        count = len(self.sums) // 4 // self.groups
-        return struct.unpack_from(f">{count}I", self.sums, 4 * count * group)
+        count = len(self.sums) // 4 // self.row_groups
+        return struct.unpack_from(f">{count}I", self.sums, 4 * count * row_group)
 
-    def chunk(self, group: int, leaf: int, head: bytes) -> Chunk:
+    def chunk(self, row_group: int, leaf: int, head: bytes) -> Chunk:
         """Return a column chunk; ``head`` as the file's columns tell it of the leaf.  Requires checksums."""
-        known = self.known.get((group, leaf))
-        if known is None:
-            column = self.footer.row_group(group).column(leaf)
+        chunk = self.chunks.get((row_group, leaf))
+        if chunk is None:
+            column = self.footer.row_group(row_group).column(leaf)
             start, size_bytes = chunk_start(column), column.total_compressed_size
             facts = chunk_facts(head, column.compression, column.num_values, column.total_uncompressed_size, size_bytes)
-            checksum = self._sums(group)[leaf]
-            known = Chunk(start, size_bytes, column.data_page_offset - start, checksum, facts)
-            self.known[group, leaf] = known
-        return known
+            checksum = self._sums(row_group)[leaf]
+            chunk = Chunk(start, size_bytes, column.data_page_offset - start, checksum, facts)
+            self.chunks[row_group, leaf] = chunk
+        return chunk
 
-    def read(self, groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
+    def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
         """Read row groups with their checksums verified; columns that the file does not have are left out.
 
         Serial, because callers read many of them at once.
         """
-        wanted = [name for name in (self.names if columns is None else columns) if name in self.columns]
+        names = [name for name in (self.names if columns is None else columns) if name in self.columns]
         if self.sums:
-            return _read_chunks([(self, groups)], wanted)
+            return _read_chunks([(self, row_groups)], names)
         with (
             read_errors(self.path),
             opened_file(self.table, self.path) as opened,
             open(opened, "rb", closefd=False) as source,
             pq.ParquetFile(source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False) as file,
         ):
-            found = file.read_row_groups(list(groups), columns=wanted, use_threads=False)
-        return found.replace_schema_metadata()  # Arrow puts there what the footer has
+            table = file.read_row_groups(list(row_groups), columns=names, use_threads=False)
+        return table.replace_schema_metadata()  # Arrow puts there what the footer has
 
 
-Part = tuple[DataFile, Sequence[int]]  # row groups of a file
+RowGroups = tuple[DataFile, Sequence[int]]  # some of one file, by number
 
 
-def read_parts(parts: Sequence[Part], columns: Sequence[str]) -> Iterator[tuple[list[Part], pa.Table]]:
-    """Read row groups of many files, as many as possible at once; yield parts with their records, one after the other.
+def read_row_groups(
+    row_groups: Sequence[RowGroups], columns: Sequence[str]
+) -> Iterator[tuple[list[RowGroups], pa.Table]]:
+    """Read row groups of many files, as many as possible at once; yield some with their records, one after the other.
 
     Verified and serial as :meth:`DataFile.read`.
     """
-    alike: dict[Any, list[Part]] = {}
-    for file, groups in parts:
+    alike: dict[Any, list[RowGroups]] = {}
+    for file, numbers in row_groups:
         # Column chunks of files with the same columns can be read as if they were of one file.
-        kind = tuple(map(file.columns.get, columns)) if file.sums else (file.path, *groups)
-        alike.setdefault(kind, []).append((file, groups))
+        kind = tuple(map(file.columns.get, columns)) if file.sums else (file.path, *numbers)
+        alike.setdefault(kind, []).append((file, numbers))
     for same in alike.values():
         first = same[0][0]
-        wanted = [name for name in columns if name in first.columns]
-        yield same, _read_chunks(same, wanted) if first.sums else first.read(same[0][1], wanted)
+        names = [name for name in columns if name in first.columns]
+        yield same, _read_chunks(same, names) if first.sums else first.read(same[0][1], names)
 
 
 _Placed = tuple[int, Chunk]  # a column chunk and where it lies in memory
 
 
-def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
+def _read_chunks(row_groups: Sequence[RowGroups], names: Sequence[str]) -> pa.Table:
     """Read row groups of files with the same columns, whose column chunks have checksums."""
-    columns = sorted((parts[0][0].columns[name] for name in wanted), key=lambda column: column.leaves)
+    first = row_groups[0][0]
+    columns = sorted((first.columns[name] for name in names), key=lambda column: column.leaves)
     needed = [pair for column in columns for pair in zip(column.leaves, column.heads, strict=True)]
-    groups: list[tuple[int, list[_Placed]]] = []
+    in_memory: list[tuple[int, list[_Placed]]] = []  # row groups: how many records, and where their chunks are
     reads: list[tuple[DataFile, list[list[_Placed]]]] = []
     at = len(MAGIC)  # as in a file: nothing can be at 0
-    for file, numbers in parts:
+    for file, numbers in row_groups:
         pieces: list[list[_Placed]] = []
         end = -_GAP_BYTES - 1
         for number in numbers:
@@ -193,16 +193,16 @@ def _read_chunks(parts: Sequence[Part], wanted: Sequence[str]) -> pa.Table:
                 placed.append((at, chunk))
                 pieces[-1].append(placed[-1])
                 at, end = at + chunk.size_bytes, chunk.start + chunk.size_bytes
-            groups.append((file.footer.row_group(number).num_rows, placed))
+            in_memory.append((file.footer.row_group(number).num_rows, placed))
         reads.append((file, pieces))
-    others = f" and {len(parts) - 1} others" if len(parts) > 1 else ""
-    with read_errors(parts[0][0].path + others):
+    others = f" and {len(row_groups) - 1} others" if len(row_groups) > 1 else ""
+    with read_errors(first.path + others):
         held = pa.allocate_buffer(at)
         for file, pieces in reads:
             _fill(memoryview(held), file, pieces)
-        footer = pq.read_metadata(pa.BufferReader(footer_of(columns, groups)))
+        footer = pq.read_metadata(pa.BufferReader(footer_of(columns, in_memory)))
         with pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source:
-            return source.read_row_groups(range(len(groups)), use_threads=False).select(wanted)
+            return source.read_row_groups(range(len(in_memory)), use_threads=False).select(names)
 
 
 def _fill(room: memoryview, file: DataFile, pieces: Sequence[Sequence[_Placed]]) -> None:

@@ -11,7 +11,7 @@ from ebb.warehouse.parquet.thrift import MAGIC
 from ebb.warehouse.store.errors import RESTORE
 from ebb.warehouse.store.files import read_at, size_of
 
-__all__ = ["chunk_start", "footer_hash", "read_footer"]
+__all__ = ["chunk_start", "damaged", "footer_hash", "read_footer"]
 
 _TAIL_BYTES = 128 * 1024  # most footers are shorter
 
@@ -26,14 +26,18 @@ def footer_hash(footer: bytes) -> str:
     return hashlib.blake2b(footer, digest_size=8).hexdigest()
 
 
+def damaged(what: str) -> CorruptionError:
+    """Return the error for a data file that is not the one written: ``what`` names it and says why."""
+    return CorruptionError("a data file is damaged", what, RESTORE)
+
+
 def read_footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
     """Return the footer of a file, with its length and magic; checks the file's size if one is given."""
     size = size_of(opened)
     if size_bytes is not None and size != size_bytes:
-        found = f"{path} has {size:,} bytes, and the log says {size_bytes:,}"
-        raise CorruptionError("a data file is damaged", found, RESTORE)
+        raise damaged(f"{path} has {size:,} bytes, and the log says {size_bytes:,}")
     tail = read_at(opened, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 12 and tail[-4:] == MAGIC else 0
     if not 8 < length <= size - 4:
-        raise CorruptionError("a data file is damaged", f"{path} does not end as a Parquet file", RESTORE)
+        raise damaged(f"{path} does not end as a Parquet file")
     return tail[-length:] if length <= len(tail) else read_at(opened, length, size - length)

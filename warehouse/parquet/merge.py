@@ -35,15 +35,15 @@ def merge_runs(layout: Layout, task: Rewrite) -> Written:
     def read(blocks: Sequence[Block]) -> Iterator[pa.Table]:
         row_groups: dict[str, list[int]] = {}
         for block in blocks:
-            row_groups.setdefault(block.path, []).append(block.group)
+            row_groups.setdefault(block.path, []).append(block.row_group)
         for path, numbers in row_groups.items():
             table = conform(sources[path].read(sorted(numbers)), layout.schema)
             yield table.filter(pc.greater(table[EXPIRES_SLOT], task.clock))
 
     writer = RunWriter(layout, task.cell)
     size = layout.sizes.stripe_bytes
-    parts = stripes(_blocks(sources, layout.key), size, size)
-    for table in in_key_order(parts, read, layout.key, order):
+    blocks = _blocks(sources, layout.key)
+    for table in in_key_order(stripes(blocks, size, size), read, layout.key, order):
         writer.add(table)
     return writer.close()
 
@@ -54,6 +54,6 @@ def _blocks(sources: Mapping[str, DataFile], key: Sequence[str]) -> list[Block]:
     for path, source in sources.items():
         directory.add(path, blocks_of(source, key))
     return [
-        block._replace(size_bytes=sources[block.path].footer.row_group(block.group).total_byte_size)
+        block._replace(size_bytes=sources[block.path].footer.row_group(block.row_group).total_byte_size)
         for block in directory.find([Interval(b"", None)], sources)
     ]

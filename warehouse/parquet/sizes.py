@@ -17,11 +17,11 @@ _MIB = 1024 * 1024
 class WriteSizes:
     """Of data files.  Larger row groups make scans faster and probes slower."""
 
-    group_bytes: int = 512 * _KIB  # a row group ends at the last key boundary before this size
-    least_group_bytes: int = 128 * _KIB  # or before this, if the file is small; a key of this size has row groups alone
-    groups_per_file: int = 64  # about as many row groups as a file has, between these sizes
-    keys_per_group: int = 2  # of long keys: as many of them as have least_group_bytes together fill a row group
-    key_group_bytes: int = _MIB  # the records of one key are cut into row groups of this size
+    row_group_bytes: int = 512 * _KIB  # a row group ends at the last key boundary before this size
+    least_row_group_bytes: int = 128 * _KIB  # or before this, in a small file; a key of this size has row groups alone
+    row_groups_per_file: int = 64  # about as many row groups as a file has, between these sizes
+    keys_per_row_group: int = 2  # of long keys: as many of them as have least_row_group_bytes together fill a row group
+    key_row_group_bytes: int = _MIB  # the records of one key are cut into row groups of this size
     file_bytes: int = 128 * _MIB  # a run continues in another file at the first key boundary after this size
     buffer_bytes: int = 16 * _MIB  # rows wait for their row group in memory up to this size
     stripe_bytes: int = 256 * _MIB  # what a merge holds in memory at once, uncompressed

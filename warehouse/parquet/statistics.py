@@ -56,10 +56,10 @@ def key_interval(file: DataFile, row_group: int, leaves: Sequence[int]) -> Inter
     """
     same = b""
     for leaf in leaves:
-        known = bounds(file, row_group, leaf)
-        if known is None:
+        ends = bounds(file, row_group, leaf)
+        if ends is None:
             break
-        low, high = code(known[:1]), code(known[1:])
+        low, high = code(ends[:1]), code(ends[1:])
         if low != high:
             return Interval(same + low, successor(same + high))
         same += low

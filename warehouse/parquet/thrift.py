@@ -22,7 +22,7 @@ class ParquetColumn(NamedTuple):
     """A column of a file: its schema as it is written there, and the leaves that its values lie in."""
 
     schema: bytes
-    elements: int  # so many are in the schema
+    elements: int  # of the schema that it takes
     leaves: tuple[int, ...]  # their places among the leaves of the file
     heads: tuple[bytes, ...]  # of each leaf, what every chunk of it starts with: type, encodings, path
 
@@ -97,7 +97,7 @@ def chunk_facts(head: bytes, codec: str, values: int, raw_bytes: int, size_bytes
     return b"\x26\x00\x1c%b\x15%b\x16%b\x16%b\x16%b\x26" % (head, *map(_zigzag, numbers))
 
 
-def footer_of(columns: Sequence[ParquetColumn], groups: Sequence[tuple[int, Sequence[tuple[int, Chunk]]]]) -> bytes:
+def footer_of(columns: Sequence[ParquetColumn], row_groups: Sequence[tuple[int, Sequence[tuple[int, Chunk]]]]) -> bytes:
     """Return the footer, with its length and magic, of a file with these row groups.
 
     Of each the number of records and, for all leaves of the columns, the chunks and where they lie now.
@@ -107,10 +107,10 @@ def footer_of(columns: Sequence[ParquetColumn], groups: Sequence[tuple[int, Sequ
         _list(_STRUCT, 1 + sum(column.elements for column in columns)),
         b"\x48\x06schema\x15%b\x00" % _zigzag(len(columns)),
         *(column.schema for column in columns),
-        b"\x16%b\x19" % _zigzag(sum(records for records, _ in groups)),
-        _list(_STRUCT, len(groups)),
+        b"\x16%b\x19" % _zigzag(sum(records for records, _ in row_groups)),
+        _list(_STRUCT, len(row_groups)),
     ]
-    for records, chunks in groups:
+    for records, chunks in row_groups:
         body += (b"\x19", _list(_STRUCT, len(chunks)))
         size_bytes = 0
         for at, chunk in chunks:

@@ -105,32 +105,34 @@ class RunWriter:
         if not self._waiting:
             return
         table = pa.concat_tables(self._waiting).combine_chunks()
-        cuts = _group_cuts(table, self.layout, self._group_bytes(table.nbytes, is_whole=last and not self._slots))
+        cuts = _row_group_cuts(
+            table, self.layout, self._row_group_bytes(table.nbytes, is_whole=last and not self._slots)
+        )
         if not last and len(cuts) > 2:
             cuts.pop()
         for start, end in itertools.pairwise(cuts):
-            self._write_group(table.slice(start, end - start))
+            self._write_row_group(table.slice(start, end - start))
         rest = table.slice(cuts[-1])
         self._waiting = [rest] if rest.num_rows else []
         self._waiting_bytes = rest.nbytes
 
-    def _group_bytes(self, table_bytes: int, *, is_whole: bool) -> int:
+    def _row_group_bytes(self, table_bytes: int, *, is_whole: bool) -> int:
         """Return how large row groups are: in a small file a probe should not have to read a large part of it."""
         sizes = self.layout.sizes
         if not is_whole:
-            return sizes.group_bytes
-        return max(sizes.least_group_bytes, min(sizes.group_bytes, table_bytes // sizes.groups_per_file))
+            return sizes.row_group_bytes
+        return max(sizes.least_row_group_bytes, min(sizes.row_group_bytes, table_bytes // sizes.row_groups_per_file))
 
-    def _write_group(self, group: pa.Table) -> None:
+    def _write_row_group(self, row_group: pa.Table) -> None:
         if self._writer is None or self._file_bytes >= self.layout.sizes.file_bytes:
             self._close_file()
-            self._open_file(group)
+            self._open_file(row_group)
         assert self._writer is not None  # noqa: S101 - opened above
-        self._writer.write_table(group, row_group_size=group.num_rows)
-        self._file_bytes += group.nbytes
-        self._slots.append(group.select([INSERTED_SLOT, EXPIRES_SLOT]))
-        codes = Codes(group, self.layout.key)
-        self._ends.append(Interval(codes[0], codes[group.num_rows - 1] + b"\x00"))
+        self._writer.write_table(row_group, row_group_size=row_group.num_rows)
+        self._file_bytes += row_group.nbytes
+        self._slots.append(row_group.select([INSERTED_SLOT, EXPIRES_SLOT]))
+        codes = Codes(row_group, self.layout.key)
+        self._ends.append(Interval(codes[0], codes[row_group.num_rows - 1] + b"\x00"))
 
     def _open_file(self, sample: pa.Table) -> None:
         folder = cell_folder(self.layout.folder, self.cell)
@@ -206,18 +208,18 @@ def _filtered(sample: pa.Table, layout: Layout) -> dict[str, dict[str, float]] |
     return {name: {"ndv": n, "fpp": 0.01} for name, n in counts.items() if n >= layout.sizes.filtered_keys} or None
 
 
-def _group_cuts(table: pa.Table, layout: Layout, group_bytes: int) -> list[int]:
-    """Return where row groups start and end: at key boundaries, except within the long run of one key."""
+def _row_group_cuts(table: pa.Table, layout: Layout, row_group_bytes: int) -> list[int]:
+    """Return where row groups start and end: at key boundaries, except within one key that fills several."""
     starts = [*key_starts(table, layout.key), table.num_rows]
     sizes = layout.sizes
     row_bytes = max(1, table.nbytes // table.num_rows)
-    rows, key_rows = max(1, group_bytes // row_bytes), max(1, sizes.key_group_bytes // row_bytes)
-    few_keys = sizes.keys_per_group * table.num_rows // (len(starts) - 1)
-    if few_keys * row_bytes >= sizes.least_group_bytes:
+    rows, key_rows = max(1, row_group_bytes // row_bytes), max(1, sizes.key_row_group_bytes // row_bytes)
+    few_keys = sizes.keys_per_row_group * table.num_rows // (len(starts) - 1)
+    if few_keys * row_bytes >= sizes.least_row_group_bytes:
         rows = min(rows, few_keys)
-    long_rows = max(2, sizes.least_group_bytes // row_bytes)
+    long_rows = max(2, sizes.least_row_group_bytes // row_bytes)
     long = [(low, high) for low, high in itertools.pairwise(starts) if high - low >= long_rows]
-    alone = sorted({edge for run in long for edge in run})
+    alone = sorted({edge for edges in long for edge in edges})
     cuts = [0]
     while cuts[-1] < table.num_rows:
         start = cuts[-1]
@@ -225,7 +227,7 @@ def _group_cuts(table: pa.Table, layout: Layout, group_bytes: int) -> list[int]:
         following = bisect.bisect_right(alone, start)
         if following < len(alone):
             boundary = min(boundary, alone[following])
-        if boundary <= start:  # the run of this key is longer than a row group
+        if boundary <= start:  # this key fills more than a row group
             boundary = min(starts[bisect.bisect_right(starts, start)], start + key_rows)
         cuts.append(boundary)
     return cuts
@@ -238,5 +240,5 @@ def split_cells(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Cell, pa.Ta
             table = pa.Table.from_batches([batch])
             starts = [*key_starts(table, ("_g", "_e")), table.num_rows]
             for start, end in itertools.pairwise(starts):
-                part = table.slice(start, end - start)
-                yield Cell(part["_g"][0].as_py(), part["_e"][0].as_py()), part
+                records = table.slice(start, end - start)
+                yield Cell(records["_g"][0].as_py(), records["_e"][0].as_py()), records

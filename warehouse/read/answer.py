@@ -22,13 +22,13 @@ from ebb.index.keys import Wanted
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.typed import names, value
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
-from ebb.warehouse.parquet.datafile import DataFile, read_parts
+from ebb.warehouse.parquet.datafile import DataFile, read_row_groups
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.statistics import bounds
 from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.mask import mask as predicate_mask
-from ebb.warehouse.read.order import key_mask, selected, shared_out, sorted_parts
+from ebb.warehouse.read.order import key_mask, selected, shared_out, sorted_runs
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.table.spec import TableSpec
@@ -43,20 +43,20 @@ class Answer:
     """How one request is answered: which columns are needed, and what is kept of a row group."""
 
     def __init__(
-        self, spec: TableSpec, finder: Finder, asked: Read, *, clock: int, as_of: int | None, cost: Cost
+        self, spec: TableSpec, finder: Finder, request: Read, *, clock: int, as_of: int | None, cost: Cost
     ) -> None:
-        self.finder, self.asked, self.clock, self.as_of, self.cost = finder, asked, clock, as_of, cost
+        self.finder, self.request, self.clock, self.as_of, self.cost = finder, request, clock, as_of, cost
         self.key, self.expires = spec.key, spec.expires
         self.column_of, self.user_columns = spec.column, spec.columns
         self.schema = arrow_schema(spec.columns)
-        order = (*spec.key, spec.expires, EXPIRES_SLOT) if asked.is_probe else ()
-        marks = (*order, EXPIRES_SLOT) if asked.with_marks else ()
-        self.shown = tuple(dict.fromkeys([*asked.columns, *marks]))
+        order = (*spec.key, spec.expires, EXPIRES_SLOT) if request.is_probe else ()
+        marks = (*order, EXPIRES_SLOT) if request.with_marks else ()
+        self.shown = tuple(dict.fromkeys([*request.columns, *marks]))
         self.merged = tuple(dict.fromkeys([*self.shown, *order]))  # of every file, whatever else was needed of it
 
     def schema_of(self, files: Iterable[CellFile]) -> pa.Schema:
         """Return the columns that have to be read of files."""
-        needed = [*self.merged, *names(self.asked.where)]
+        needed = [*self.merged, *names(self.request.where)]
         for file in files:
             if file.has_expired(self.clock):
                 needed.append(EXPIRES_SLOT)
@@ -68,7 +68,7 @@ class Answer:
 
     def _has_older(self, file: CellFile) -> bool:
         """Whether a file has records that were inserted before those asked for."""
-        return self.asked.after is not None and file.min_ins <= self.asked.after
+        return self.request.after is not None and file.min_ins <= self.request.after
 
     def visible(self, table: pa.Table, files: Sequence[CellFile], mask: Any = None) -> pa.Table:
         """Leave out what has expired, what was there before, what the predicate does not want, and what a mask does not."""
@@ -78,9 +78,9 @@ class Answer:
         if self.as_of is not None:
             masks.append(pc.greater(table[self.expires], moment_of(self.as_of, table[self.expires].type)))
         if any(self._has_older(file) for file in files):
-            masks.append(pc.greater(table[INSERTED_SLOT], self.asked.after))
-        if self.asked.where is not None:
-            masks.append(predicate_mask(table, self.asked.where, self.user_columns))
+            masks.append(pc.greater(table[INSERTED_SLOT], self.request.after))
+        if self.request.where is not None:
+            masks.append(predicate_mask(table, self.request.where, self.user_columns))
         for other in masks[1:]:
             masks[0] = pc.and_kleene(masks[0], other)
         is_all = not masks or pc.all(masks[0], skip_nulls=False).as_py()
@@ -91,37 +91,37 @@ class Answer:
         cost = self.cost
 
         def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
-            file, data, groups = task
+            file, data, row_groups = task
             schema = self.schema_of([file])
-            cost.count(data=data.column_bytes(groups, schema.names))
-            return self.visible(conform(data.read(groups, schema.names), schema), [file]).select(self.shown)
+            cost.count(data=data.column_bytes(row_groups, schema.names))
+            return self.visible(conform(data.read(row_groups, schema.names), schema), [file]).select(self.shown)
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
                 # Who reads everything waits for that more than for footers, which take memory in a large window.
-                data = self.finder.open(file, keep=self.asked.where is not None, cost=cost)
+                data = self.finder.open(file, keep=self.request.where is not None, cost=cost)
                 cost.files_read += 1
-                cost.groups += data.groups
-                for groups in portions(data, self._groups(data), self.finder.sizes):
-                    cost.groups_read += len(groups)
-                    yield file, data, groups
+                cost.groups += data.row_groups
+                for row_groups in portions(data, self._row_groups(data), self.finder.sizes):
+                    cost.groups_read += len(row_groups)
+                    yield file, data, row_groups
 
         for table in in_parallel(work, tasks()):
             if table.num_rows:
                 yield table
 
-    def _groups(self, data: DataFile) -> Iterator[int]:
+    def _row_groups(self, data: DataFile) -> Iterator[int]:
         """Yield the row groups of a file that may match."""
-        looked_at = sorted(names(self.asked.where) & data.names)
+        looked_at = sorted(names(self.request.where) & data.names)
         leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
-        for group in range(data.groups):
-            if self.asked.where is None or self._may_match(data, group, leaves):
-                yield group
+        for row_group in range(data.row_groups):
+            if self.request.where is None or self._may_match(data, row_group, leaves):
+                yield row_group
 
-    def _may_match(self, data: DataFile, group: int, leaves: dict[str, int]) -> bool:
+    def _may_match(self, data: DataFile, row_group: int, leaves: dict[str, int]) -> bool:
         extents = {}
         for name, leaf in leaves.items():
-            facts, ends = data.footer.row_group(group), bounds(data, group, leaf)
+            facts, ends = data.footer.row_group(row_group), bounds(data, row_group, leaf)
             nulls = facts.column(leaf).statistics
             if ends is None or not nulls.has_null_count:
                 continue
@@ -133,8 +133,8 @@ class Answer:
                 has_nulls=nulls.null_count > 0,
                 has_values=nulls.null_count < facts.num_rows,
             )
-        assert self.asked.where is not None  # noqa: S101 - the caller looked
-        return may_match(self.asked.where, extents, lambda text, name: _ordered(value(text, self.column_of(name))))
+        assert self.request.where is not None  # noqa: S101 - the caller looked
+        return may_match(self.request.where, extents, lambda text, name: _ordered(value(text, self.column_of(name))))
 
     def probe(self, files: Sequence[CellFile], wanted: Wanted) -> Iterator[pa.Table]:
         """Yield the records of what is wanted in the order of key and expiration."""
@@ -144,50 +144,53 @@ class Answer:
         met = finder.find(files, wanted, cost)
         blocks = finder.filtered(met, wanted, cost)
         cost.directory_seconds += time.perf_counter() - began
-        cost.groups += finder.groups(files, cost)
+        cost.groups += finder.row_groups(files, cost)
         cost.groups_met += len(met)
         read: set[str] = set()
 
-        def read_part(part: Sequence[Block]) -> Iterator[pa.Table]:
-            cost.groups_read += len(part)
-            cost.files_read += len({block.path for block in part} - read)
-            read.update(block.path for block in part)
-            near = wanted.between(part[0].start, max((block.stop for block in part), key=stop_order))
+        def read_stripe(stripe: Sequence[Block]) -> Iterator[pa.Table]:
+            cost.groups_read += len(stripe)
+            cost.files_read += len({block.path for block in stripe} - read)
+            read.update(block.path for block in stripe)
+            near = wanted.between(stripe[0].start, max((block.stop for block in stripe), key=stop_order))
 
             def work(share: list[tuple[CellFile, list[int]]]) -> pa.Table:
                 return self._read_share(share, near)
 
-            shares = [[(by_path[path], groups) for path, groups in share] for share in shared_out(part, finder.sizes)]
+            shares = [
+                [(by_path[path], row_groups) for path, row_groups in share]
+                for share in shared_out(stripe, finder.sizes)
+            ]
             return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
-        sizes = finder.sizes
-        parts = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
-        for table in in_key_order(parts, read_part, self.key, (*self.key, self.expires)):
+        sizes, order = finder.sizes, (*self.key, self.expires)
+        cut = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
+        for table in in_key_order(cut, read_stripe, self.key, order):
             yield table.select(self.shown)
 
     def _read_share(self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted) -> pa.Table:
         """Return the wanted records of row groups of some files."""
         files = {file.path: file for file, _ in share}
         schema = self.schema_of(files.values())
-        opened = [(self.finder.open(file, cost=self.cost), groups) for file, groups in share]
-        self.cost.count(data=sum(data.column_bytes(groups, schema.names) for data, groups in opened))
+        opened = [(self.finder.open(file, cost=self.cost), row_groups) for file, row_groups in share]
+        self.cost.count(data=sum(data.column_bytes(row_groups, schema.names) for data, row_groups in opened))
         tables = []
-        for parts, found in read_parts(opened, schema.names):
-            table = conform(found, schema)
+        for sources, records in read_row_groups(opened, schema.names):
+            table = conform(records, schema)
             mask = key_mask(table, self.key, wanted)
             if mask is None:
-                table = pa.concat_tables([selected(run, self.key, wanted) for run in sorted_parts(table, parts)])
-            tables.append(self.visible(table, [files[data.path] for data, _ in parts], mask).select(self.merged))
+                table = pa.concat_tables([selected(run, self.key, wanted) for run in sorted_runs(table, sources)])
+            tables.append(self.visible(table, [files[data.path] for data, _ in sources], mask).select(self.merged))
         return pa.concat_tables(tables)
 
 
-def portions(data: DataFile, groups: Iterable[int], sizes: ReadSizes) -> Iterator[list[int]]:
+def portions(data: DataFile, row_groups: Iterable[int], sizes: ReadSizes) -> Iterator[list[int]]:
     """Cut row groups of a file into portions for one thread."""
     portion: list[int] = []
     weighed = 0
-    for group in groups:
-        portion.append(group)
-        weighed += max(data.group_bytes(group), sizes.least_bytes)
+    for row_group in row_groups:
+        portion.append(row_group)
+        weighed += max(data.row_group_bytes(row_group), sizes.least_bytes)
         if weighed >= sizes.scan_bytes:
             yield portion
             portion, weighed = [], 0

@@ -28,7 +28,7 @@ from ebb.warehouse.store.paths import side_file
 
 __all__ = ["Finder"]
 
-_BLOOM_BLOCK = 32  # a filter is a header and blocks of so many bytes
+_BLOOM_BLOCK = 32  # bytes: a filter is a header and blocks of this size
 
 
 _FILTERED_KEYS = 64  # for more keys than this, filters cost more than they save
@@ -49,15 +49,15 @@ class Finder:
 
     def open(self, file: CellFile, *, keep: bool = True, cost: Cost | None = None) -> DataFile:
         """Return a data file with its footer, which is kept; if ``keep`` is false, only as long as few are."""
-        known = self._footers.get(file.path)
-        if known is None:
-            known = DataFile.open(self.table, file)
+        data = self._footers.get(file.path)
+        if data is None:
+            data = DataFile.open(self.table, file)
             if cost is not None:
-                cost.count(directory=known.footer_bytes)
-            chunks = known.groups * len(known.names)
+                cost.count(directory=data.footer_bytes)
+            chunks = data.row_groups * len(data.names)
             if keep or self._footers.total + chunks <= self.sizes.few_chunks:
-                self._footers.put(file.path, known, chunks)
-        return known
+                self._footers.put(file.path, data, chunks)
+        return data
 
     def find(self, files: Sequence[CellFile], wanted: Wanted, cost: Cost) -> list[Block]:
         """Return the blocks of these files that may hold what is wanted, in the order of their starts."""
@@ -65,7 +65,7 @@ class Finder:
             self._take_in(files, cost)
             return self._directory.find(wanted.intervals, {file.path for file in files})
 
-    def groups(self, files: Sequence[CellFile], cost: Cost) -> int:
+    def row_groups(self, files: Sequence[CellFile], cost: Cost) -> int:
         """Return how many row groups these files have."""
         with self._lock:
             self._take_in(files, cost)  # a later window may have forgotten some meanwhile
@@ -91,9 +91,9 @@ class Finder:
         with contextlib.suppress(OSError), open(f"{self.table}/{side}", "rb", buffering=0) as opened:
             data = opened.read()
             cost.count(directory=len(data))
-            known = load_blocks(file.path.rsplit("/", 1)[-1], file.path, data)
-            if known:
-                return known
+            loaded = load_blocks(file.path.rsplit("/", 1)[-1], file.path, data)
+            if loaded:
+                return loaded
         blocks = blocks_of(self.open(file, cost=cost), self._names)
         with contextlib.suppress(OSError):
             write_side_file(self.table, file.path, blocks)
@@ -115,18 +115,20 @@ class Finder:
         ]
 
     def _may_hold(self, block: Block, wanted: Wanted, hashes: Sequence[Sequence[int | None]], cost: Cost) -> bool:
-        asked = [h for interval, h in zip(wanted.intervals, hashes, strict=True) if block.meets(interval)]
+        candidates = [h for interval, h in zip(wanted.intervals, hashes, strict=True) if block.meets(interval)]
         for place, where in enumerate(block.filters):
             if where.length:
                 bits = self._bits(block.path, where, cost)
-                asked = [h for h in asked if place >= len(h) or h[place] is None or may_hold(bits, h[place] or 0)]
-        return bool(asked)
+                candidates = [
+                    h for h in candidates if place >= len(h) or h[place] is None or may_hold(bits, h[place] or 0)
+                ]
+        return bool(candidates)
 
     def _bits(self, path: str, where: Filter, cost: Cost) -> bytes:
-        known = self._filters.get((path, where.offset))
-        if known is None:
-            found = read_bytes(self.table, path, where.offset, where.length, where.checksum)
-            cost.count(directory=len(found))
-            known = found[-(len(found) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
-            self._filters.put((path, where.offset), known, len(known))
-        return known
+        bits = self._filters.get((path, where.offset))
+        if bits is None:
+            data = read_bytes(self.table, path, where.offset, where.length, where.checksum)
+            cost.count(directory=len(data))
+            bits = data[-(len(data) // _BLOOM_BLOCK * _BLOOM_BLOCK) :]
+            self._filters.put((path, where.offset), bits, len(bits))
+        return bits

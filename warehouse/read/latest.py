@@ -40,9 +40,9 @@ class LatestWindow(Window):
 
     reopen: Callable[[], Window] = field(kw_only=True)
 
-    def _reader(self, asked: Read) -> pa.RecordBatchReader:
+    def _reader(self, request: Read) -> pa.RecordBatchReader:
         spool = _Spool(self.snapshot.spec.key)
-        marked = replace(asked, with_marks=True)
+        marked = replace(request, with_marks=True)
         # A window that is kept may have been left behind: the newest is where a read starts.
         last: Window = replace(self, snapshot=self.snapshot.table.snapshot())
         spool.add(last.tables(marked))
@@ -63,7 +63,7 @@ class LatestWindow(Window):
                 seen.update(file.path for file in newest.snapshot.files)
                 last = newest
         self.cost.version, self.cost.clock = last.version, last.clock
-        return self.counted(asked, spool.drain(asked, last))
+        return self.counted(request, spool.drain(request, last))
 
     def _check_same(self, newest: Window) -> None:
         if newest.snapshot.table_id != self.snapshot.table_id:
@@ -76,7 +76,7 @@ class _Spool:
 
     def __init__(self, key: Sequence[str]) -> None:
         self.key = key
-        self._parts: list[pa.Table | tuple[int, int]] = []  # a table, or where it lies in the file
+        self._tables: list[pa.Table | tuple[int, int]] = []  # a table, or where it lies in the file
         self._blocks: list[Block] = []
         self._memory_bytes = 0
         self._file: IO[bytes] | None = None
@@ -84,15 +84,15 @@ class _Spool:
     def add(self, tables: Iterable[pa.Table]) -> None:
         """Take in one run."""
         for table in tables:
-            place = len(self._parts)
+            place = len(self._tables)
             is_coded = all(name in table.column_names for name in self.key)
             codes = Codes(table, self.key) if is_coded else [b""]
             self._blocks.append(
                 Block("", place, codes[0], codes[len(codes) - 1] + b"\x00", table.num_rows, table.nbytes)
             )
-            self._parts.append(self._kept(table))
+            self._tables.append(self._held(table))
 
-    def _kept(self, table: pa.Table) -> pa.Table | tuple[int, int]:
+    def _held(self, table: pa.Table) -> pa.Table | tuple[int, int]:
         if self._memory_bytes + table.nbytes <= _MEMORY_BYTES:
             self._memory_bytes += table.nbytes
             return table
@@ -108,24 +108,24 @@ class _Spool:
             raise EngineError("the answer cannot be held until the read commits", error, step) from error
 
     def _read(self, block: Block) -> pa.Table:
-        part = self._parts[block.group]
-        if not isinstance(part, tuple):
-            return part
+        held = self._tables[block.row_group]
+        if not isinstance(held, tuple):
+            return held
         assert self._file is not None  # noqa: S101 - written there
-        self._file.seek(part[0])
-        return pa.ipc.open_stream(self._file.read(part[1])).read_all()
+        self._file.seek(held[0])
+        return pa.ipc.open_stream(self._file.read(held[1])).read_all()
 
-    def drain(self, asked: Read, window: Window) -> Iterator[pa.Table]:
+    def drain(self, request: Read, window: Window) -> Iterator[pa.Table]:
         """Yield the records that are visible in the window of the commit, in order if they have one."""
-        if asked.is_probe:
+        if request.is_probe:
             blocks = sorted(self._blocks, key=lambda block: block.start)
             sizes, order = window.finder.sizes, (*self.key, window.snapshot.spec.expires)
-            parts = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
-            tables = in_key_order(parts, lambda part: [self._read(block) for block in part], self.key, order)
+            cut = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
+            tables = in_key_order(cut, lambda stripe: [self._read(block) for block in stripe], self.key, order)
         else:
             tables = (self._read(block) for block in self._blocks)
         for table in tables:
             # What as_of hides was hidden when it was read; only the clock has moved since.
-            visible = table.filter(pc.greater(table[EXPIRES_SLOT], window.clock)).select(asked.columns)
+            visible = table.filter(pc.greater(table[EXPIRES_SLOT], window.clock)).select(request.columns)
             if visible.num_rows:
                 yield visible

@@ -47,7 +47,7 @@ def _leaf_mask(table: pa.Table | pa.RecordBatch, leaf: Typed) -> Any:
         case ToColumn(left, sign, right, type):
             return _compared(_cast(table[left.name], left, type), sign, _cast(table[right.name], right, type))
         case ToList(column, values):
-            return _found(table[column.name], values)
+            return _is_in(table[column.name], values)
 
 
 def _compared(left: Any, sign: str, right: Any) -> Any:
@@ -70,14 +70,14 @@ def _compared(left: Any, sign: str, right: Any) -> Any:
             return pc.or_(answer, pc.is_nan(right)) if is_floating else answer
 
 
-def _found(array: Any, values: Sequence[Any]) -> Any:
+def _is_in(array: Any, values: Sequence[Any]) -> Any:
     is_floating = pa.types.is_floating(array.type)
     options = pa.array([option for option in values if option == option], array.type)  # noqa: PLR0124 - not NaN
-    found = pc.is_in(pc.add(array, pa.scalar(0.0, array.type)) if is_floating else array, value_set=options)
+    is_in = pc.is_in(pc.add(array, pa.scalar(0.0, array.type)) if is_floating else array, value_set=options)
     if len(options) < len(values):
-        found = pc.or_(found, pc.is_nan(array))
+        is_in = pc.or_(is_in, pc.is_nan(array))
     # An unknown value is neither in nor out of a list.
-    return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), found)
+    return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), is_in)
 
 
 def _cast(array: Any, column: Column, type: str) -> Any:

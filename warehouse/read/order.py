@@ -15,32 +15,32 @@ from ebb.index.directory import Block
 from ebb.index.keys import Wanted
 from ebb.warehouse.parquet.arrow import Codes, key_starts
 from ebb.warehouse.parquet.blocks import has_plain_bytes
-from ebb.warehouse.parquet.datafile import Part
+from ebb.warehouse.parquet.datafile import RowGroups
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.read.pool import read_pool
 
-__all__ = ["key_mask", "selected", "shared_out", "sorted_parts"]
+__all__ = ["key_mask", "selected", "shared_out", "sorted_runs"]
 
-_FEW = 8  # so many keys in a part are looked for one by one
+_FEW = 8  # up to this many keys are looked up one by one in a sorted table
 
 
 def shared_out(blocks: Iterable[Block], sizes: ReadSizes) -> list[list[tuple[str, list[int]]]]:
     """Share blocks out, file by file, among as many threads as are worth it; the row groups of a file are in order."""
-    groups: dict[str, list[int]] = {}
+    row_groups: dict[str, list[int]] = {}
     weights: Counter[str] = Counter()
     for block in blocks:
-        groups.setdefault(block.path, []).append(block.group)
+        row_groups.setdefault(block.path, []).append(block.row_group)
         weights[block.path] += max(block.size_bytes, sizes.least_bytes)
     # Threads cost more than they save where little is read.
     per_thread = 2 * weights.total() // read_pool()._max_workers
     share_bytes = min(sizes.share_bytes, max(sizes.share_bytes // 4, per_thread))
     shares: list[list[tuple[str, list[int]]]] = [[]]
     size = 0
-    for path, found in groups.items():
+    for path, numbers in row_groups.items():
         if size >= share_bytes:
             shares.append([])
             size = 0
-        shares[-1].append((path, sorted(found)))
+        shares[-1].append((path, sorted(numbers)))
         size += weights[path]
     return shares
 
@@ -55,16 +55,16 @@ def key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
         column = table[name]
         if not has_plain_bytes(column.type):
             return None
-        found = pc.is_in(column, value_set=pa.array(values, column.type))
-        mask = found if mask is None else pc.and_(mask, found)
+        is_in = pc.is_in(column, value_set=pa.array(values, column.type))
+        mask = is_in if mask is None else pc.and_(mask, is_in)
     return mask
 
 
-def sorted_parts(table: pa.Table, parts: Iterable[Part]) -> Iterator[pa.Table]:
-    """Yield the records of each part, which are sorted."""
+def sorted_runs(table: pa.Table, sources: Iterable[RowGroups]) -> Iterator[pa.Table]:
+    """Yield the records of each file in a table that was read of several: they are sorted."""
     start = 0
-    for data, groups in parts:
-        records = sum(data.footer.row_group(group).num_rows for group in groups)
+    for data, row_groups in sources:
+        records = sum(data.footer.row_group(row_group).num_rows for row_group in row_groups)
         yield table.slice(start, records)
         start += records
 
@@ -89,8 +89,8 @@ def selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
     edges = [*key_starts(table, key), table.num_rows]
     mask = bytearray(table.num_rows)
     for low, high in itertools.pairwise(edges):
-        found = codes[low]
-        if met[max(0, bisect.bisect_right(near.starts, found) - 1)].holds(found):
+        key_code = codes[low]
+        if met[max(0, bisect.bisect_right(near.starts, key_code) - 1)].holds(key_code):
             mask[low:high] = b"\x01" * (high - low)
     packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
     return table.filter(packed)

@@ -120,11 +120,11 @@ class Window:
             raise UsageError(msg)
         return tuple(self.snapshot.spec.column(name).name for name in columns)
 
-    def _reader(self, asked: Read) -> pa.RecordBatchReader:
+    def _reader(self, request: Read) -> pa.RecordBatchReader:
         self.cost.version, self.cost.clock = self.version, self.clock
-        return self.counted(asked, self.tables(asked))
+        return self.counted(request, self.tables(request))
 
-    def counted(self, asked: Read, tables: Iterable[pa.Table]) -> pa.RecordBatchReader:
+    def counted(self, request: Read, tables: Iterable[pa.Table]) -> pa.RecordBatchReader:
         """Stream tables and count what passes."""
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -133,17 +133,17 @@ class Window:
                 self.cost.bytes_returned += table.nbytes
                 yield from table.to_batches()
 
-        return pa.RecordBatchReader.from_batches(self.schema(asked.columns), batches())
+        return pa.RecordBatchReader.from_batches(self.schema(request.columns), batches())
 
-    def tables(self, asked: Read, files: Sequence[CellFile] | None = None) -> Iterator[pa.Table]:
+    def tables(self, request: Read, files: Sequence[CellFile] | None = None) -> Iterator[pa.Table]:
         """Yield what is asked for, of all visible files or of these."""
         live = self.visible_files() if files is None else files
         if self.clock is None or not live:
             return
         self.cost.files += len(live)
         self.finder.keep(live)
-        answer = Answer(self.snapshot.spec, self.finder, asked, clock=self.clock, as_of=self.as_of, cost=self.cost)
-        yield from answer.probe(live, asked.wanted) if asked.wanted is not None else answer.scan(live)
+        answer = Answer(self.snapshot.spec, self.finder, request, clock=self.clock, as_of=self.as_of, cost=self.cost)
+        yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
 
     def visible_files(self) -> list[CellFile]:
         """Return the files with records that may be visible."""

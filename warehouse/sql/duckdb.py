@@ -69,12 +69,12 @@ class DuckSession:
             relation = self._connection.sql(text)
             kinds = [str(kind) for kind in relation.types]
             limited = relation if limit is None else relation.limit(limit)
-            found = self._stoppable(lambda: limited.to_arrow_reader(_BATCH_RECORDS))
-        schema = _as_spark(found.schema, kinds)
+            answer = self._stoppable(lambda: limited.to_arrow_reader(_BATCH_RECORDS))
+        schema = _as_spark(answer.schema, kinds)
 
         def batches() -> Iterator[pa.RecordBatch]:
             with self._engine_errors():
-                while (batch := self._stoppable(lambda: next(found, None))) is not None:
+                while (batch := self._stoppable(lambda: next(answer, None))) is not None:
                     yield batch.cast(schema)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
@@ -94,8 +94,8 @@ class DuckSession:
             explained = re.sub(r"^\s*explain\s*(analyze\b|\([^)]*\))?", "", text, count=1, flags=re.IGNORECASE)
             kinds = [statement.type.name for statement in self._connection.extract_statements(explained)]
         if kinds != ["SELECT"]:
-            found = " and ".join(kinds) or "nothing"
-            msg = f"one query is answered at a time, and this is {found}; start it with SELECT or WITH"
+            statements = " and ".join(kinds) or "nothing"
+            msg = f"one query is answered at a time, and this is {statements}; start it with SELECT or WITH"
             raise UsageError(msg)
 
     def _show(self, window: Window) -> None:
@@ -163,14 +163,15 @@ class _Files(ds.Dataset):
         schema = pa.schema([everything.field(name) for name in dict.fromkeys([*columns, *named])])
 
         def work(task: tuple[DataFile, list[int]]) -> pa.Table:
-            found = conform(task[0].read(task[1], schema.names), schema)
-            return found.filter(condition).select(columns)
+            records = conform(task[0].read(task[1], schema.names), schema)
+            return records.filter(condition).select(columns)
 
         def tasks() -> Iterator[tuple[DataFile, list[int]]]:
             for file, footer in zip(self._files, self._footers, strict=True):
                 met = footer.subset(condition, schema=everything)
-                for groups in portions(file, [group.id for group in met.row_groups], self._window.finder.sizes):
-                    yield file, groups
+                row_groups = [row_group.id for row_group in met.row_groups]
+                for portion in portions(file, row_groups, self._window.finder.sizes):
+                    yield file, portion
 
         try:
             for table in in_parallel(work, tasks()):

@@ -92,29 +92,6 @@ def test_reads_start_neither_spark_nor_pandas(tmp_path: Path) -> None:
         assert not {name.split(".")[0] for name in imported if "." in name} & {"pyspark", "pandas", "py4j", "delta"}
 
 
-_HELP = """
-import sys
-from ebb.cli.main import main
-
-code = main(sys.argv[1:])
-sys.exit(1 if {"pyspark", "pandas", "pyarrow", "numpy", "deltalake", "duckdb"} & sys.modules.keys() else code)
-"""
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["create", "--help"]], ids=" ".join)
-def test_help_opens_no_table_and_imports_nothing_that_could(arguments: list[str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _HELP, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(_ROOT)},
-    )
-
-    assert done.returncode == 0, done.stderr or "an engine was imported"
-
-
 def test_updates_without_spark_start_neither_spark_nor_pandas(tmp_path: Path) -> None:
     """There is no Java on this path, either."""
     _table(tmp_path / "w")
@@ -136,6 +113,29 @@ def test_updates_without_spark_start_neither_spark_nor_pandas(tmp_path: Path) ->
         assert "pyarrow" in imported
         assert not {name.split(".")[0] for name in imported if "." in name} & {"pyspark", "pandas", "py4j", "delta"}
     assert b"already applied at slot 7" in done.stdout
+
+
+_HELP = """
+import sys
+from ebb.cli.main import main
+
+code = main(sys.argv[1:])
+sys.exit(1 if {"pyspark", "pandas", "pyarrow", "numpy", "deltalake", "duckdb"} & sys.modules.keys() else code)
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["create", "--help"]], ids=" ".join)
+def test_help_opens_no_table_and_imports_nothing_that_could(arguments: list[str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HELP, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(_ROOT)},
+    )
+
+    assert done.returncode == 0, done.stderr or "an engine was imported"
 
 
 def test_an_empty_tick_does_not_even_import_arrow(tmp_path: Path) -> None:

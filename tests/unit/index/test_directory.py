@@ -36,7 +36,7 @@ def directory(*files: Sequence[Block]) -> Directory:
 
 def found(where: Directory, *ends: tuple[str, str | None], paths: Sequence[str] | None = None) -> list[tuple[str, int]]:
     intervals = [Interval(start.encode(), None if stop is None else stop.encode()) for start, stop in ends]
-    return [(b.path, b.group) for b in where.find(intervals, where.paths() if paths is None else paths)]
+    return [(b.path, b.row_group) for b in where.find(intervals, where.paths() if paths is None else paths)]
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ def sized(*blocks: tuple[str, int]) -> list[Block]:
 def test_stripes_are_cut_where_they_are_large_enough_and_a_later_key_follows(
     blocks: list[tuple[str, int]], first: int, most: int, expected: list[tuple[list[int], bytes | None]]
 ) -> None:
-    cut = [([b.group for b in part], bound) for part, bound in stripes(sized(*blocks), first, most)]
+    cut = [([b.row_group for b in part], bound) for part, bound in stripes(sized(*blocks), first, most)]
 
     assert cut == expected
 
 
 def test_small_blocks_count_for_the_least_in_a_stripe() -> None:
     blocks = sized(("a", 1), ("b", 0), ("c", 9), ("d", 1))
-    cut = [[b.group for b in part] for part, _ in stripes(blocks, 8, 8, least_bytes=4)]
+    cut = [[b.row_group for b in part] for part, _ in stripes(blocks, 8, 8, least_bytes=4)]
     assert cut == [[0, 1], [2], [3]]
 
 

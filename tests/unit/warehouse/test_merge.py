@@ -104,7 +104,7 @@ def test_a_merge_reads_every_row_group_once_and_holds_one_stripe_at_a_time(
 
     row_groups = [(path, number) for path, numbers in reads for number in numbers]
     sources = [DataFile.open(layout.table, file) for file in files]
-    assert sorted(row_groups) == sorted((s.path, n) for s in sources for n in range(s.groups))
+    assert sorted(row_groups) == sorted((s.path, n) for s in sources for n in range(s.row_groups))
     assert len(reads) > 3 * len(files)
 
 

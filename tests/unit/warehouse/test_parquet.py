@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
-from ebb.warehouse.parquet.datafile import DataFile, Part, read_parts
+from ebb.warehouse.parquet.datafile import DataFile, RowGroups, read_row_groups
 from ebb.warehouse.parquet.sizes import WriteSizes
 from ebb.warehouse.parquet.writer import Layout, RunWriter
 
@@ -59,7 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[DataFile]:
     folder = tmp_path_factory.mktemp("table")
     (folder / "c").mkdir()
     found = []
-    sizes = WriteSizes(least_group_bytes=2048)  # several row groups in a small file
+    sizes = WriteSizes(least_row_group_bytes=2048)  # several row groups in a small file
     for seed, kinds in enumerate([BEFORE, AFTER, BEFORE, AFTER, AFTER]):
         schema = pa.schema(kinds)
         writer = RunWriter(Layout(schema, ("k",), str(folder), "c", sizes), Cell(0, 0))
@@ -74,11 +74,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[DataFile]:
     found.append(DataFile.open(str(folder), foreign))
     assert [bool(file.sums) for file in found] == [True] * 5 + [False]
     assert len(found) == FILES
-    assert all(file.groups >= GROUPS for file in found)
+    assert all(file.row_groups >= GROUPS for file in found)
     return found
 
 
-def plainly(part: Part, columns: list[str]) -> pa.Table:
+def plainly(part: RowGroups, columns: list[str]) -> pa.Table:
     """Read a part as anybody would."""
     data, groups = part
     with pq.ParquetFile(Path(data.table, data.path)) as file:
@@ -97,9 +97,9 @@ groups = st.lists(st.integers(0, GROUPS - 1), min_size=1, unique=True)  # in any
 def test_parts_are_read_as_arrow_reads_them(
     files: list[DataFile], columns: list[str], chosen: list[tuple[int, list[int]]]
 ) -> None:
-    parts: list[Part] = [(files[number], found) for number, found in chosen]
-    read: list[Part] = []
-    for same, table in read_parts(parts, columns):
+    parts: list[RowGroups] = [(files[number], found) for number, found in chosen]
+    read: list[RowGroups] = []
+    for same, table in read_row_groups(parts, columns):
         if table.num_columns:  # without any, Arrow forgets how many records there were
             assert table.equals(pa.concat_tables([plainly(part, columns) for part in same]))
         read += same
@@ -107,15 +107,15 @@ def test_parts_are_read_as_arrow_reads_them(
 
 
 def test_files_with_the_same_columns_are_read_at_once(files: list[DataFile]) -> None:
-    parts: list[Part] = [(file, [0, 1]) for file in files]
-    of_all = [[files.index(file) for file, _ in same] for same, _ in read_parts(parts, ["k", "text"])]
+    parts: list[RowGroups] = [(file, [0, 1]) for file in files]
+    of_all = [[files.index(file) for file, _ in same] for same, _ in read_row_groups(parts, ["k", "text"])]
     assert of_all == [[0, 1, 2, 3, 4], [5]]
-    of_some = [[files.index(file) for file, _ in same] for same, _ in read_parts(parts, ["k", "late"])]
+    of_some = [[files.index(file) for file, _ in same] for same, _ in read_row_groups(parts, ["k", "late"])]
     assert of_some == [[0, 2], [1, 3, 4], [5]]
 
 
 def test_columns_that_a_file_does_not_have_leave_its_records(files: list[DataFile]) -> None:
-    ((_, table),) = read_parts([(files[0], [0, 1])], ["late"])
+    ((_, table),) = read_row_groups([(files[0], [0, 1])], ["late"])
     assert table.num_rows == sum(files[0].footer.row_group(group).num_rows for group in (0, 1))
     assert table.num_columns == 0
 
