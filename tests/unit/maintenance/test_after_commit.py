@@ -30,20 +30,17 @@ def test_a_seal_that_fails_in_any_way_is_a_warning_of_a_committed_update(error: 
     """Only our own errors were warnings; any other made a committed update end as a failure."""
     table = integer_table(open_warehouse(tmp_path / "w"), strategy="retire", policy="2x2")
     table.update(_batch(1), at=1)
-    with armed(table.table.folder, error) as counted:
-        pass
     watched = _seal_events(tmp_path / "dry")
 
     with armed(table.table.folder, error, watched):
         report = table.update(_batch(2), at=2)
 
-    assert counted.seen == []
     assert any(str(error) in warning for warning in report.warnings), report.warnings
     assert table.table.snapshot().ledger.clock == 2
     expected = scanned_ids(table)
     assert len(expected) == 7
     again = table.update(at=3)
-    assert again.warnings == []
+    assert not again.warnings
     assert again.sealed_cells > 0, "it is tried again"
     assert scanned_ids(table) == [i for i in expected if i not in (11, 20)]
 

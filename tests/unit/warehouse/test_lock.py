@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,26 +15,26 @@ from ebb.warehouse.table.catalog import drop_table
 from tests.builders import integer_table, open_warehouse
 
 
-def test_who_waits_for_a_table_that_is_dropped_and_made_anew_waits_for_the_new_one(tmp_path: Path) -> None:
+def test_who_waits_for_what_is_dropped_and_made_anew_waits_for_the_new_one(tmp_path: Path) -> None:
     """The lock of the old file was taken for that of the new one, and two writers worked at once."""
-    warehouse = open_warehouse(tmp_path / "w")
-    table = integer_table(warehouse).table
+    file, other = tmp_path / "lock", tmp_path / "other"
     held: list[str] = []
 
     def wait() -> None:
-        with table.lock(wait=20):
+        with locked(file, "it", wait=20):
             held.append("second")
 
     waiting = threading.Thread(target=wait)
-    with table.lock():
-        waiting.start()
-        time.sleep(0.2)
-        drop_table(table)
-        again = integer_table(warehouse).table
-        with again.lock():
-            held.append("first")
-            time.sleep(0.3)
-            assert held == ["first"]
+    with ExitStack() as new:
+        with locked(file, "it"):
+            waiting.start()
+            time.sleep(0.2)
+            other.touch()
+            other.replace(file)
+            new.enter_context(locked(file, "it"))
+        held.append("first")
+        time.sleep(0.3)
+        assert held == ["first"]
     waiting.join(20)
 
     assert held == ["first", "second"]
