@@ -230,14 +230,14 @@ def columns_of_delta(schema_json: str) -> tuple[Column, ...]:
     return tuple(Column(f["name"], _ddl_of_delta(f["type"])) for f in fields if f["name"] not in hidden)
 
 
-def check_drift(where: str, found: Sequence[Column], expected: Sequence[Column], *, typed: bool = True) -> None:
+def check_drift(where: str, columns: Sequence[Column], expected: Sequence[Column], *, typed: bool = True) -> None:
     """Refuse columns that are not exactly those of the table, naming the first that differs."""
-    names = [column.name for column in found]
+    names = [column.name for column in columns]
     wanted = {column.name: column for column in expected}
     for name in names:
         if names.count(name) > 1:
             raise SchemaDriftError(where, name, f"stands there {names.count(name)} times", "keep one of them")
-    for column in found:
+    for column in columns:
         if column.name not in wanted:
             twin = next((name for name in wanted if name.lower() == column.name.lower()), None)
             if twin:
@@ -252,7 +252,7 @@ def check_drift(where: str, found: Sequence[Column], expected: Sequence[Column],
     for column in expected:
         if column.name not in names:
             raise SchemaDriftError(where, column.name, "is missing", f"add it, as {column.type}")
-    for at, (column, other) in enumerate(zip(found, expected, strict=True), start=1):
+    for at, (column, other) in enumerate(zip(columns, expected, strict=True), start=1):
         if column.name != other.name:
             order = ", ".join(c.name for c in expected)
             raise SchemaDriftError(

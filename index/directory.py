@@ -77,8 +77,8 @@ class Directory:
 
     def blocks(self, path: str) -> Sequence[Block]:
         """Return the blocks of a file in the order of their keys."""
-        found: Sequence[Block] = self._files[path]
-        return found
+        blocks: Sequence[Block] = self._files[path]
+        return blocks
 
     def add(self, path: str, blocks: Sequence[Block]) -> None:
         """Take in what is known of a file."""
@@ -97,16 +97,16 @@ class Directory:
         O(files × intervals × log blocks + those found), or O(blocks × log intervals) for many intervals.
         """
         if len(intervals) <= _FEW:
-            found = {block for path in paths for interval in intervals for block in self._in_file(path, interval)}
+            met = {block for path in paths for interval in intervals for block in self._in_file(path, interval)}
         else:
             starts = [interval.start for interval in intervals]
-            found = {
+            met = {
                 block
                 for path in paths
                 for block in self._files[path]
                 if block.meets(intervals[max(0, _last_before(starts, block.stop))])
             }
-        return sorted(found, key=lambda block: (block.start, block.path, block.row_group))
+        return sorted(met, key=lambda block: (block.start, block.path, block.row_group))
 
     def _in_file(self, path: str, interval: Interval) -> Iterator[Block]:
         following = self._files[path].irange_key(min_key=stop_order(interval.start), inclusive=(False, True))

@@ -72,9 +72,9 @@ class Interval:
         start = code(parts[:-1]) + _escaped(parts[-1])
         return Interval(start, successor(start))
 
-    def holds(self, found: bytes) -> bool:
+    def holds(self, encoded: bytes) -> bool:
         """Whether a code lies in it."""
-        return self.start <= found and (self.stop is None or found < self.stop)
+        return self.start <= encoded and (self.stop is None or encoded < self.stop)
 
 
 def code(parts: Sequence[Part]) -> bytes:
@@ -92,8 +92,8 @@ def successor(start: bytes) -> bytes | None:
     >>> successor(b"a"), successor(b"a\xff"), successor(b"\xff")
     (b'b', b'b', None)
     """
-    kept = start.rstrip(b"\xff")
-    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+    head = start.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
 
 
 def _code(part: Part) -> bytes:
@@ -149,12 +149,11 @@ class Wanted:
 
 def wanted_keys(keys: Sequence[Key]) -> Wanted:
     """Ask for keys, or for all keys with leading parts; what is asked for twice is answered once."""
-    found = sorted({code(key): key for key in keys}.items())
-    kept: list[tuple[Interval, Key]] = []
-    for start, key in found:
-        if not kept or not kept[-1][0].holds(start):  # otherwise led by what was asked for already
-            kept.append((Interval(start, successor(start)), key))
-    return Wanted(tuple(interval for interval, _ in kept), tuple(key for _, key in kept))
+    pairs: list[tuple[Interval, Key]] = []
+    for start, key in sorted({code(key): key for key in keys}.items()):
+        if not pairs or not pairs[-1][0].holds(start):  # otherwise led by the one before
+            pairs.append((Interval(start, successor(start)), key))
+    return Wanted(tuple(interval for interval, _ in pairs), tuple(key for _, key in pairs))
 
 
 def wanted_range(low: Key | None, high: Key | None) -> Wanted:

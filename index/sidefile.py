@@ -54,9 +54,9 @@ def load_blocks(name: str, path: str, data: bytes) -> tuple[Block, ...] | None:
 
     def numbers(kind: str) -> tuple[int, ...]:
         nonlocal at
-        found = struct.unpack_from(f"<{count}{kind}", data, at)
+        values = struct.unpack_from(f"<{count}{kind}", data, at)
         at += struct.calcsize(f"<{count}{kind}")
-        return found
+        return values
 
     records, sizes = numbers("I"), numbers("Q")
     offsets = [numbers("Q") for _ in range(columns)]

@@ -32,6 +32,7 @@ from ebb.warehouse.store.files import (
 )
 from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.store.paths import is_data_file, side_file
+from ebb.warehouse.table.catalog import remove_dropped
 from ebb.warehouse.table.commit import remove_unfinished
 from ebb.warehouse.table.snapshot import Snapshot
 
@@ -175,6 +176,7 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
                 remove_empty_parents(table.folder, path)
             if lock is None or not lock.is_in_order:
                 _sweep(snapshot, strays)
+            remove_dropped(table.root)
     except OSError as error:
         what = f"files of table {table.name} cannot be erased"
         raise disk_error(error, what, note="the next update tries again") from error

@@ -215,8 +215,8 @@ class _Parser:
             while self.accept(","):
                 values.append(self.literal())
             self.expect(")")
-            found: Predicate = In(self.column(left), tuple(values))
-            return Not(found) if negated else found
+            is_in: Predicate = In(self.column(left), tuple(values))
+            return Not(is_in) if negated else is_in
         if self.accept("between"):
             low = self.operand()
             self.expect("and")

@@ -122,8 +122,8 @@ def column_named(name: str, columns: Sequence[Column]) -> Column:
     for column in columns:
         if column.name == name:
             return column
-    known = ", ".join(column.name for column in columns)
-    msg = f"the condition names {name!r}, which is not a column: there are {known}, and a text is written '{name}'"
+    there = ", ".join(column.name for column in columns)
+    msg = f"the condition names {name!r}, which is not a column: there are {there}, and a text is written '{name}'"
     raise UsageError(msg)
 
 

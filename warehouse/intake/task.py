@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +33,7 @@ _QUARANTINE = Cell(-1, -1)
 
 Received = tuple[Digest, str | None]  # and a field that a JSON record has and the table does not
 CellTables = tuple[Cell, Iterable[pa.Table]]
-Each = Callable[[Callable[[CellTables], tuple[Written, int]], Iterable[CellTables]], Iterable[tuple[Written, int]]]
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # what map is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +69,18 @@ class Task:
         return judge(received, self.spec, self.slot, own_slots=self.own_slots)
 
     def take_in(self, received: pa.Table, each: Each = map) -> Part:
-        """Do all of it, for as many records as fit in memory.  ``each``: a map that may write several cells at a time."""
-        digest = Digest.of_records(received.select([column.name for column in self.spec.columns]), received[RAW])
+        """Do all of it, for as many records as fit in memory.  ``each``: a map that may do several things at a time."""
+        digest, judged = each(lambda work: work(received), (self._digest, self._sorted))
         foreign = pc.min(received[FOREIGN]).as_py() if FOREIGN in received.column_names else None
-        judged = self.judge(received).combine_chunks()
-        judged = judged.sort_by([(name, "ascending") for name in self.order])
         cells = [(cell, list(tables)) for cell, tables in by_cell(judged.to_batches())]
         return self.write(cells, lambda: (digest, foreign), each)
+
+    def _digest(self, received: pa.Table) -> Digest:
+        return Digest.of_records(received.select([column.name for column in self.spec.columns]), received[RAW])
+
+    def _sorted(self, received: pa.Table) -> pa.Table:
+        judged = self.judge(received).combine_chunks()
+        return judged.sort_by([(name, "ascending") for name in self.order])
 
     def write(self, cells: Iterable[CellTables], received: Callable[[], Received], each: Each = map) -> Part:
         """Write judged records, sorted, cell by cell; ``received`` is called at the end."""

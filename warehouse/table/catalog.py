@@ -20,7 +20,7 @@ from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name, is_name
 from ebb.warehouse.table.states import stored_ledger
 
-__all__ = ["alter_table", "check_root", "create_table", "drop_table", "find_table", "list_tables"]
+__all__ = ["alter_table", "check_root", "create_table", "drop_table", "find_table", "list_tables", "remove_dropped"]
 
 _DELTA_PROPERTIES = {
     # No key may ever enter the log: it outlives the records.
@@ -105,13 +105,13 @@ def drop_table(table: Table) -> None:
                 rename(folder, table.root / dropped_name(table.name, new_id()))
     except OSError as error:
         raise disk_error(error, f"table {table.name} cannot be dropped") from error
-    remove_dropped(table.root, table.name)
+    remove_dropped(table.root)
 
 
-def remove_dropped(root: Path, name: str = "*") -> None:
-    """Remove what killed drops left: of one table, or of all."""
+def remove_dropped(root: Path) -> None:
+    """Remove what killed drops left in a warehouse."""
     with disk_errors(f"what is left of dropped tables in {root} cannot be removed"):
-        for left in root.glob(dropped_name(name)):
+        for left in root.glob(dropped_name("*")):
             remove_tree(left)
 
 

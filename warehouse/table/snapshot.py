@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -76,8 +76,11 @@ class Table:
     def lock(self, *, wait: float = 0.0) -> Iterator[Lock]:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds."""
         self._check_present()  # dropped meanwhile: no folder of its name may come back
-        with locked(self.hidden / LOCK, f"table {self.name}", wait=wait) as lock:
-            self._check_present()
+        with ExitStack() as held:
+            try:
+                lock = held.enter_context(locked(self.hidden / LOCK, f"table {self.name}", wait=wait))
+            finally:
+                self._check_present()
             yield lock
 
     def _check_present(self) -> None:
