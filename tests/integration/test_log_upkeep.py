@@ -114,6 +114,7 @@ def test_the_log_keeps_what_its_retention_says_and_what_the_table_needs(tmp_path
 
     assert 120 <= len(entries) <= 120 + 2 * CHECKPOINT_INTERVAL
     assert (table.history()[-1].slot or 0) <= clock - 120
+    assert table.oldest_version() == table.history()[-1].version > 0
     assert _same(table.table.snapshot(), Table(table.table.root, "t").snapshot())
     assert len(list(table.table.states.iterdir())) == 8, "old states are gone"
 

@@ -28,6 +28,7 @@ __all__ = [
     "doomed_folder",
     "dropped_name",
     "entry_name",
+    "entry_version",
     "footer_hash_in",
     "hashed_name",
     "inside",
@@ -64,6 +65,7 @@ LANDING_REASONS = "_reasons.jsonl"  # beside refused files
 LANDING_LOCK = "_lock"
 _STATE = re.compile(r"state-([0-9]+)-[0-9a-f]+")
 _FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
+_ENTRY = re.compile(r"([0-9]{20})\.json")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
 
@@ -78,6 +80,16 @@ def entry_name(version: int) -> str:
     '00000000000000000007.json'
     """
     return f"{version:020}.json"
+
+
+def entry_version(name: str) -> int | None:
+    """Return the version of a log entry; None for another file of the log.
+
+    >>> entry_version(entry_name(7)), entry_version("00000000000000000007.checkpoint.parquet")
+    (7, None)
+    """
+    match = _ENTRY.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def unfinished_commit(id: str) -> str:

@@ -18,9 +18,19 @@ from ebb.index.columns import columns_of_delta
 from ebb.index.errors import CorruptionError, UnknownTableError
 from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.errors import disk_errors
-from ebb.warehouse.store.files import files_below, identity
+from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
-from ebb.warehouse.store.paths import HIDDEN, LOCK, LOG, QUARANTINE_SUFFIX, STATES, entry_name, is_data_file, is_inside
+from ebb.warehouse.store.paths import (
+    HIDDEN,
+    LOCK,
+    LOG,
+    QUARANTINE_SUFFIX,
+    STATES,
+    entry_name,
+    entry_version,
+    is_data_file,
+    is_inside,
+)
 from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, removed
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
@@ -166,6 +176,11 @@ class Table:
             if entry is None:
                 return
             yield entry
+
+    def oldest_version(self) -> int:
+        """Return the version of the oldest commit that the log still has.  O(commits)."""
+        with disk_errors(f"the log of table {self.name} cannot be read"):
+            return min((v for v in map(entry_version, names_in(self.log)) if v is not None), default=0)
 
     def data_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden nor beside a data file."""
