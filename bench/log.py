@@ -26,6 +26,7 @@ from ebb.index.ledger import Change, Ledger
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.settings import Settings
+from ebb.warehouse.table.states import write_state
 
 SCHEMA = "key STRING, inserted BIGINT, expires BIGINT"
 COMMITS = (500, 1_000, 5_000, 50_000)
@@ -86,7 +87,9 @@ def ledgers(recorder: Recorder) -> None:
                 base=Histogram.of(live),
                 fingerprints=Fingerprints(recent=seen),
             )
-            replace(table.table.snapshot(), ledger=ledger).with_state()
+            snapshot = table.table.snapshot()
+            settled, state = write_state(table.table.states, ledger, snapshot.version, snapshot.spec.timeline)
+            table.table._newest[:] = [replace(snapshot, ledger=settled, state=state)]
             written = 0
 
             def commit(slot: int, table: OpenTable = table, rng: random.Random = rng, span: int = span) -> None:

@@ -18,8 +18,10 @@ from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
-from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL, checkpoint_if_due, clean_log
+from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
+from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
+from ebb.warehouse.table.states import remove_old_states
 
 __all__ = ["Done", "carry_out", "follow_up", "remove_uncommitted", "warned"]
 
@@ -75,8 +77,7 @@ def carry_out(
     except BaseException:
         remove_uncommitted(snapshot, folder)
         raise
-    after, warnings = follow_up(after, context.wall())
-    return Done(after, adds, tuple(warnings))
+    return Done(after, adds, tuple(follow_up(after, context.wall())))
 
 
 def _check_cells(plan: Plan) -> None:
@@ -102,20 +103,18 @@ def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
     remove_all_but(snapshot.table.folder, folder, entry.added if entry else ())
 
 
-def follow_up(snapshot: Snapshot, now: datetime) -> tuple[Snapshot, list[str]]:
-    """Do what is due after a commit and may fail: the ledger's state, checkpoints, old entries of the log."""
-    states: list[Snapshot] = [snapshot]
-
-    def renew() -> None:
-        if snapshot.version - (snapshot.state.version if snapshot.state else 0) >= CHECKPOINT_INTERVAL:
-            states.append(snapshot.with_state())
+def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
+    """Do what is due after a commit and may fail: checkpoints, old entries of the log, old states of the ledger."""
 
     def checkpoint() -> None:
         if checkpoint_if_due(snapshot.table.folder, snapshot.version):
-            _clean_log(states[-1], now)
+            _clean_log(snapshot, now)
 
-    warnings = [*warned(renew), *warned(checkpoint), *warned(lambda: checkpoint_quarantine(snapshot.table))]
-    return states[-1], warnings
+    def clean_states() -> None:
+        if snapshot.state is not None and snapshot.state.version == snapshot.version:
+            remove_old_states(snapshot.table.states, snapshot.state)
+
+    return [*warned(checkpoint), *warned(clean_states), *warned(lambda: checkpoint_quarantine(snapshot.table))]
 
 
 def _clean_log(snapshot: Snapshot, now: datetime) -> None:
@@ -124,12 +123,15 @@ def _clean_log(snapshot: Snapshot, now: datetime) -> None:
     if snapshot.state is None:
         return
     waiting = min((removal.version for removal in snapshot.removals()), default=snapshot.version)
-    if kind.has_wall_clock:
-        oldest_ms = (now.timestamp() - kind.seconds(spec.log_retention)) * 1000
-        is_kept = lambda entry: entry.timestamp_ms >= oldest_ms  # noqa: E731 - one of two
-    else:
-        oldest = (ledger.clock or 0) - spec.log_retention // spec.timeline.tick
-        is_kept = lambda entry: (entry.ebb.get("slot") or oldest - 1) >= oldest  # noqa: E731 - one of two
+    oldest_ms = now.timestamp() * 1000 - kind.seconds(spec.log_retention) * 1000
+    oldest_slot = (ledger.clock or 0) - spec.log_retention // spec.timeline.tick
+
+    def is_kept(entry: LogEntry) -> bool:
+        if kind.has_wall_clock:
+            return entry.timestamp_ms >= oldest_ms
+        slot = entry.ebb.get("slot")
+        return slot is not None and slot >= oldest_slot
+
     clean_log(snapshot.table.log, needed_from=min(snapshot.state.version, waiting), is_kept=is_kept)
 
 

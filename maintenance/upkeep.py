@@ -165,15 +165,17 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     through for what was left behind: a batch that is being staged looks like that.
     """
     plan, table = erase_plan(snapshot, now), snapshot.table
+    live = {file.path for file in snapshot.files}  # another tool may have brought a removed file back
+    doomed = [path for path in plan.paths if path not in live]
     strays: Sequence[str] = ()
     try:
         if lock is None or not lock.is_in_order:
             strays = _strays(snapshot, plan)
         size_bytes = plan.size_bytes + sum(size_of(table.folder / path) for path in strays if is_data_file(path))
         if not dry_run:
-            for path in plan.paths:
+            for path in doomed:
                 refuse_links(str(table.folder), path)
-            for path in plan.paths:
+            for path in doomed:
                 remove_file(table.folder / path)
                 remove_file(table.folder / side_file(path))
                 remove_empty_parents(table.folder, path)
@@ -191,7 +193,7 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
         refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
     return Erasure(
         erased_version=plan.through,
-        files_erased=len(plan.paths) + sum(is_data_file(path) for path in strays),
+        files_erased=len(doomed) + sum(is_data_file(path) for path in strays),
         bytes_erased=size_bytes,
         files_waiting=plan.files_waiting,
         quarantine_files_erased=refused,

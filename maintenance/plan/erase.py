@@ -7,6 +7,7 @@ removed, the ledger up to which commit it was erased: no folder has to be looked
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -56,12 +57,15 @@ def plan_erase(
     if timeline.kind.has_wall_clock:
         waited_ms = timeline.kind.seconds(grace_period) * 1000
         now_ms = now.timestamp() * 1000
-        stamps = [removal.committed_ms for removal in removals]
+        stamps = [removal.committed_ms or math.inf for removal in removals]  # a commit need not say when it was made
         times = list(itertools.accumulate(reversed(stamps), min))[::-1]
         is_over = [now_ms - time >= waited_ms for time in times]
     else:
         ticks = -(-grace_period // timeline.tick)
-        is_over = [clock is not None and (removal.slot or clock) + ticks <= clock for removal in removals]
+        is_over = [
+            clock is not None and (clock if removal.slot is None else removal.slot) + ticks <= clock
+            for removal in removals
+        ]
     count = len(list(itertools.takewhile(bool, is_over)))
     return ErasePlan(erased=tuple(removals[:count]), waiting=tuple(removals[count:]))
 

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ebb import OpenTable
-from ebb.index.errors import CorruptionError
+from ebb.index.errors import CorruptionError, WarehouseError
 from ebb.index.ledger import Change
+from ebb.maintenance.carry_out import carry_out
+from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.store.paths import entry_name
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.snapshot import Snapshot, Table
@@ -91,8 +94,6 @@ def test_a_damaged_state_is_an_error_that_names_it(kind: str, damage: str, tmp_p
     table = integer_table(open_warehouse(tmp_path / "w"))
     for slot in range(1, CHECKPOINT_INTERVAL + 3):
         _committed(table, slot, digest=f"d{slot}")
-    table.table.snapshot().with_state()
-    _committed(table, CHECKPOINT_INTERVAL + 3)
     file = next(path for path in table.table.states.iterdir() if path.name.startswith(kind))
     if damage == "missing":
         file.unlink()
@@ -200,3 +201,125 @@ def test_a_commit_by_another_tool_makes_a_reader_read_anew(tmp_path: Path) -> No
     assert after.version == before.version + 1
     assert replace(after, version=0, mark=None) == replace(before, version=0, mark=None)
     assert table.update(at=2).version == after.version + 1
+
+
+@pytest.mark.parametrize("retention", ["1", "1000"])
+def test_a_process_for_every_tick_keeps_the_table_open(retention: str, tmp_path: Path) -> None:
+    """A state that only the process knew which had written it was removed as old, and so were commits that it stood for."""
+    root = tmp_path / "w"
+    integer_table(open_warehouse(root), log_retention=retention)
+    for slot in range(1, 9 * CHECKPOINT_INTERVAL):
+        table = open_warehouse(root).table("t")
+        if slot % 7 == 0:
+            _committed(table, slot, arrivals={slot + 3: 1}, digest=f"d{slot}")
+        else:
+            table.update(at=slot)
+    snapshot = Table(root, "t").snapshot()
+
+    assert snapshot.state is not None
+    assert snapshot.version - snapshot.state.version < CHECKPOINT_INTERVAL
+    assert len(list(table.table.states.iterdir())) <= 30
+    assert snapshot.ledger.live == {
+        slot + 3: 1 for slot in range(7, 9 * CHECKPOINT_INTERVAL, 7) if slot + 3 > (snapshot.ledger.clock or 0)
+    }
+
+
+def test_two_processes_that_take_turns_build_on_the_same_states(tmp_path: Path) -> None:
+    root = tmp_path / "w"
+    first = integer_table(open_warehouse(root), log_retention="1")
+    for slot in range(1, 6 * CHECKPOINT_INTERVAL):
+        table = first if slot // 60 % 2 == 0 else open_warehouse(root).table("t")
+        _committed(table, slot, arrivals={slot + 2: 1}, digest=f"d{slot}")
+
+        assert Table(root, "t").snapshot().ledger.live_records == min(slot, 2)
+    assert _same(first.table.snapshot(), Table(root, "t").snapshot())
+
+
+def test_commits_that_fail_leave_states_that_harm_nobody(tmp_path: Path) -> None:
+    """Eight of them pushed out the state that the newest commit names."""
+    table = integer_table(open_warehouse(tmp_path / "w"), span="100000", policy="2000x2000", deletion_bound="50000")
+    rng = random.Random(2)
+
+    def large(slot: int) -> dict[int, int]:
+        return {rng.randrange(slot + 1, 90_000): rng.randrange(1, 1000) for _ in range(14_000)}
+
+    for slot in range(1, CHECKPOINT_INTERVAL + 3):
+        _committed(table, slot)
+    for _ in range(10):
+        with pytest.raises(WarehouseError):
+            _broken(table, CHECKPOINT_INTERVAL + 3, large(CHECKPOINT_INTERVAL + 3))
+    after = _committed(table, CHECKPOINT_INTERVAL + 3, arrivals=large(CHECKPOINT_INTERVAL + 3))
+    for slot in range(CHECKPOINT_INTERVAL + 4, 3 * CHECKPOINT_INTERVAL):
+        table.update(at=slot)
+
+    assert after.state is not None
+    assert _same(table.table.snapshot(), Table(table.table.root, "t").snapshot())
+    assert len([p for p in table.table.states.iterdir() if p.name.startswith("state-")]) <= 8
+
+
+def _broken(table: OpenTable, slot: int, arrivals: dict[int, int]) -> None:
+    """Try to commit while the next entry of the log cannot be made."""
+    entry = table.table.log / entry_name(table.table.snapshot().version + 1)
+    entry.mkdir()
+    try:
+        _committed(table, slot, arrivals=arrivals)
+    finally:
+        entry.rmdir()
+
+
+def test_large_commits_do_not_pile_up_states_and_a_reader_that_was_away_goes_on(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), span="100000", policy="2000x2000", deletion_bound="50000")
+    reader = Table(table.table.root, "t")
+    reader.snapshot()
+    rng = random.Random(3)
+    for slot in range(1, 31):
+        snapshot = table.table.snapshot()
+        arrivals = {rng.randrange(slot + 1, 90_000): rng.randrange(1, 1000) for _ in range(14_000)}
+        carry_out(
+            snapshot, Plan(), table.warehouse.context(), clock=slot, change=Change(clock=slot, arrivals=arrivals),
+            data_change=True, report=_said(slot),
+        )  # fmt: skip
+
+    assert len([p for p in table.table.states.iterdir() if p.name.startswith("state-")]) == 8
+    assert _same(reader.snapshot(), table.table.snapshot())
+
+
+def _said(slot: int) -> Any:
+    return lambda _: {"op": "update", "slot": slot}
+
+
+def _planted(table: OpenTable, *actions: dict[str, Any]) -> None:
+    """Commit as another tool would."""
+    version = table.table.snapshot().version + 1
+    entry = [{"commitInfo": {"operation": "RESTORE"}}, *actions]
+    text = "".join(json.dumps(action) + "\n" for action in entry)
+    (table.table.log / entry_name(version)).write_text(text, encoding="utf-8")
+
+
+def test_a_removed_file_that_another_tool_brings_back_is_not_erased(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), reader_time="1")
+    batch = pa.table({"id": [1], "key": ["a"], "inserted": [1], "expires": [6], "pay": ["p"]})
+    table.update(batch, at=1)
+    (file,) = table.table.snapshot().files
+    entry = table.table.entry(table.table.snapshot().version)
+    assert entry is not None
+    _planted(table, {"remove": {"path": file.path, "dataChange": True, "size": file.size_bytes}})
+    _planted(table, {"add": dict(entry.adds[0])})
+
+    for slot in (2, 3, 4):
+        table.update(at=slot)
+
+    assert table.scan().read_all()["id"].to_pylist() == [1]
+
+
+def test_a_remove_that_names_the_log_erases_nothing_of_it(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), reader_time="1")
+    table.update(at=1)
+    for name in ("_delta_log/00000000000000000001.json", "_ebb/lock"):
+        _planted(table, {"remove": {"path": name, "dataChange": True, "size": 1}})
+
+    for slot in (2, 3, 4):
+        table.update(at=slot)
+
+    assert (table.table.log / entry_name(1)).exists()
+    assert Table(table.table.root, "t").snapshot().ledger.clock == 4

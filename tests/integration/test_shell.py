@@ -202,7 +202,9 @@ def test_the_prompt_follows_the_newest_window_until_it_is_pinned(tmp_path: Path,
     table.update(at=2)
     person.type(".window\n")
     person.sees("t at 2, version")
+    person.sees("t> ")
     person.type(".pin\n")
+    person.sees("t> ")  # pinned before the table moves on
     table.update(at=3)
     person.type(".window\n")
     person.sees("t at 2, version")

@@ -85,8 +85,8 @@ def _is_at(handle: int, file: Path) -> bool:
 def _write(handle: int, card: bytes) -> None:
     """Name the holder; a full disk does not keep anybody from working."""
     with contextlib.suppress(OSError):
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, card, 0)
+        os.pwrite(handle, card, 0)  # first: the file must not be empty in between
+        os.ftruncate(handle, len(card))
 
 
 def _card() -> bytes:

@@ -231,7 +231,8 @@ def is_inside(path: str) -> bool:
     """Whether a path stays within the folder that it is relative to."""
     parts = PurePosixPath(path).parts
     is_plain = path == "/".join(parts) and "\0" not in path  # else a file could have several names
-    return bool(parts) and is_plain and not path.startswith("/") and ".." not in parts and ":" not in parts[0]
+    is_ours = bool(parts) and parts[0] not in (LOG, HIDDEN)  # no data file is called like them
+    return is_ours and is_plain and not path.startswith("/") and ".." not in parts and ":" not in parts[0]
 
 
 def inside(path: str) -> str:

@@ -32,11 +32,12 @@ from ebb.warehouse.store.paths import (
     is_inside,
 )
 from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, removed
+from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import TableSpec
-from ebb.warehouse.table.states import read_ledger, remove_old_states, stored_ledger, write_state
+from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
 
@@ -121,13 +122,14 @@ class Table:
         """Return the newest version if it can be reached from a known one; None if the table has to be read anew."""
         if known.mark is None or self._mark(known.version) != known.mark:
             return None
-        for _ in range(_MOST_BEHIND):
-            if not (self.log / entry_name(known.version + 1)).exists():
-                return known
-            entry = self.entry(known.version + 1)
-            if entry is None or entry.changes_table or "ledger" not in entry.ebb:
-                return None
-            known = known.after(entry)
+        with suppress(CorruptionError):  # what it needs on the way may be gone
+            for _ in range(_MOST_BEHIND):
+                if not (self.log / entry_name(known.version + 1)).exists():
+                    return known
+                entry = self.entry(known.version + 1)
+                if entry is None or entry.changes_table or "ledger" not in entry.ebb:
+                    return None
+                known = known.after(entry)
         return None
 
     def _read(self) -> Snapshot:
@@ -234,12 +236,14 @@ class Snapshot:
     def after(self, entry: LogEntry) -> Snapshot:
         """Return the table after the next commit."""
         stored = entry.ebb["ledger"]
-        ledger = self.ledger.advanced(Change.restored(stored))
-        is_new = stored["state"] is not None and State(*stored["state"]) != self.state
-        if is_new:  # written by another process: what it holds is what we have counted ourselves
-            ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
+        state = State(*stored["state"]) if stored["state"] is not None else None
+        if state == self.state:
+            ledger = self.ledger.advanced(Change.restored(stored))
         else:
-            state = self.state
+            ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
+        return self._followed(entry, ledger, state)
+
+    def _followed(self, entry: LogEntry, ledger: Ledger, state: State | None) -> Snapshot:
         gone, added_files = set(entry.removed), tuple(file_of_add(add) for add in entry.adds)
         files = tuple(file for file in self.files if file.path not in gone) if gone else self.files
         known = self._removals
@@ -279,16 +283,17 @@ class Snapshot:
         self._append([{"metaData": dict(metadata)}], Change(clock=self.ledger.clock), report, now_ms)
 
     def _append(self, actions: Sequence[Action], change: Change, report: Mapping[str, Any], now_ms: int) -> Snapshot:
-        id, state = new_id(), self.state
-        if len(json.dumps(change.stored())) > _CHANGE_BYTES:
-            whole = self.ledger.advanced(change)
-            _, state = write_state(self.table.states, whole, self.version + 1, self.spec.timeline)
-            change = Change(clock=change.clock)
+        id, ledger, state = new_id(), self.ledger.advanced(change), self.state
+        if self._wants_state(change):
+            # Before the commit that names it; without it the commit builds on the state before.
+            with suppress(OSError):
+                ledger, state = write_state(self.table.states, ledger, self.version + 1, self.spec.timeline)
+                change = Change(clock=change.clock)
         ebb = {"id": id, **report, "ledger": stored_ledger(state, change)}
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
         append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
-        after = self.after(LogEntry.of(entry, self.version + 1))
+        after = self._followed(LogEntry.of(entry, self.version + 1), ledger, state)
         for metadata in (action["metaData"] for action in actions if "metaData" in action):
             columns = columns_of_delta(metadata["schemaString"])
             spec = TableSpec.from_properties(self.table.name, columns, metadata["configuration"])
@@ -296,13 +301,9 @@ class Snapshot:
         self.table._newest[:] = [after]
         return after
 
-    def with_state(self) -> Snapshot:
-        """Write down the whole ledger, for the commits that follow to build on."""
-        ledger, state = write_state(self.table.states, self.ledger, self.version, self.spec.timeline)
-        after = replace(self, ledger=ledger, state=state)
-        self.table._newest[:] = [after]
-        remove_old_states(self.table.states)
-        return after
+    def _wants_state(self, change: Change) -> bool:
+        since = self.version + 1 - (self.state.version if self.state else 0)
+        return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES
 
 
 def _removal(entry: LogEntry, slot: int | None) -> Removal:

@@ -101,13 +101,15 @@ def _write(folder: Path, name: str, data: bytes) -> None:
     create(folder / name, data, unfinished=folder / unfinished_commit(name))
 
 
-def remove_old_states(folder: Path) -> None:
-    """Remove all states but the newest, and the segments that none of those names.
+def remove_old_states(folder: Path, named: State) -> None:
+    """Remove the states before the one that the newest commit names, and what commits that failed have left.
 
-    A reader may have read a commit just before and look for its state now: the last ones stay.
+    A reader may have read a commit just before and look for its state now: the last ones stay, with their segments.
+    Requires the writer's lock: a state that is newer than the named one belongs to no commit.
     """
-    states = sorted((path for path in folder.iterdir() if state_version(path.name) is not None), key=_version)
-    kept = states[-_KEPT_STATES:]
+    states = [path for path in folder.iterdir() if (state_version(path.name) or -1) in range(named.version + 1)]
+    older = sorted((path for path in states if _version(path) < named.version), key=_version)
+    kept = [*older[1 - _KEPT_STATES :], folder / named.name]
     used = {path.name for path in kept}
     for path in kept:
         used.update(Ledger.segment_names(path.read_bytes()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -62,6 +63,17 @@ def test_a_wall_clock_that_was_ahead_and_went_back_keeps_no_file_for_longer() ->
     removals = [removal(3, hours_ago=-9000), removal(4, hours_ago=5)]
 
     assert plan_erase(removals, HOURS, grace_period=HOUR, clock=1, now=NOW).through == 4
+
+
+def test_a_removal_in_slot_0_waits_no_longer_than_others() -> None:
+    assert plan_erase([removal(3, slot=0)], TICKS, grace_period=10, clock=7, now=NOW).through == 3
+
+
+def test_a_commit_that_does_not_say_when_it_was_made_shortens_no_wait() -> None:
+    unknown = replace(removal(4), committed_ms=0)
+
+    assert plan_erase([removal(3), unknown], HOURS, grace_period=HOUR, clock=1, now=NOW).through is None
+    assert plan_erase([removal(3, hours_ago=2), unknown], HOURS, grace_period=HOUR, clock=1, now=NOW).through == 3
 
 
 def test_nothing_removed_is_nothing_to_erase() -> None:
