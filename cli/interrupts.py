@@ -12,7 +12,7 @@ import typer
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
-    from ebb.maintenance.api import OpenTable
+    from ebb.maintenance.api.table import OpenTable
 
 __all__ = ["Terminated", "guarded", "terminable"]
 

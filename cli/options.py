@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ebb.maintenance.api import Warehouse
+    from ebb.maintenance.api.warehouse import Warehouse
 
 __all__ = ["Conf", "DryRun", "Json", "Limit", "Master", "Name", "State", "Wait", "Yes", "limit_option", "state"]
 
@@ -65,7 +65,7 @@ class State:
 
     def open(self, master: str | None = None, conf: list[str] | None = None) -> Warehouse:
         """Return the warehouse with its settings put together."""
-        from ebb.maintenance.api import open_warehouse
+        from ebb.maintenance.api.warehouse import open_warehouse
 
         return open_warehouse(self.warehouse, master=master, conf=conf or ())
 

@@ -29,8 +29,9 @@ from ebb.index.errors import (
 )
 
 if TYPE_CHECKING:
-    from ebb.maintenance.api import OpenTable, Warehouse
-    from ebb.maintenance.api import open_warehouse as open  # noqa: A004 - ebb.open reads well
+    from ebb.maintenance.api.table import OpenTable
+    from ebb.maintenance.api.warehouse import Warehouse
+    from ebb.maintenance.api.warehouse import open_warehouse as open  # noqa: A004 - ebb.open reads well
     from ebb.maintenance.update import Report
 
 __all__ = [
@@ -58,7 +59,7 @@ __all__ = [
     "open",
 ]
 
-_LATER = {"OpenTable": "api", "Warehouse": "api", "open": "api", "Report": "update"}
+_LATER = {"OpenTable": "api.table", "Warehouse": "api.warehouse", "open": "api.warehouse", "Report": "update"}
 
 
 def __getattr__(name: str) -> object:

@@ -167,6 +167,13 @@ class Ledger:
         )
         return ledger, value["segments"]
 
+    @staticmethod
+    def segment_names(data: bytes) -> list[str]:
+        """Return the segments that a state names.  O(1): nothing else of it is read."""
+        end = 16 + struct.unpack_from("<I", data, 12)[0]
+        names: list[str] = json.loads(data[16:end])["segments"]
+        return names
+
     def check_repeat(self, slot: int, digest: str | None, timeline: Timeline) -> int | None:
         """Return the slot under which this batch was applied before, or None if ``slot`` may be applied now.
 

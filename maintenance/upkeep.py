@@ -24,6 +24,7 @@ from ebb.warehouse.intake.quarantine import expire_refused
 from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import (
     folders_in,
+    refuse_links,
     remove_empty_folders,
     remove_empty_parents,
     remove_file,
@@ -170,6 +171,8 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
             strays = _strays(snapshot, plan)
         size_bytes = plan.size_bytes + sum(size_of(table.folder / path) for path in strays if is_data_file(path))
         if not dry_run:
+            for path in plan.paths:
+                refuse_links(str(table.folder), path)
             for path in plan.paths:
                 remove_file(table.folder / path)
                 remove_file(table.folder / side_file(path))

@@ -127,11 +127,12 @@ def history(
     limit: Annotated[int | None, limit_option("Show at most N commits.")] = None,
     json: Json = False,
 ) -> None:
-    """List the commits of a table, newest first."""
-    commits = state(ctx).open().table(name).history(limit)
+    """List the commits of a table, newest first, as far back as the log goes."""
+    table = state(ctx).open().table(name)
+    commits, oldest = table.history(limit), table.oldest_version()
     if json:
         rows = [{field: value for field, value in asdict(c).items() if value is not None} for c in commits]
-        render.json_object({"name": name, "commits": rows})
+        render.json_object({"name": name, "oldest_version": oldest, "commits": rows})
         return
 
     def number(value: int | None) -> str:
@@ -147,7 +148,10 @@ def history(
         for c in commits
     ]  # fmt: skip
     header = ("version", "committed", "op", "slot time", "admitted", "expired", "cells", "files", "written", "seconds")
-    render.lines(render.table_text(text, header, right=(0, 4, 5, 6, 7, 8, 9)))
+    lines = render.table_text(text, header, right=(0, 4, 5, 6, 7, 8, 9))
+    if oldest:
+        lines.append(f"(the log goes back to version {oldest:,}; older commits left it after the log retention)")
+    render.lines(lines)
 
 
 def explain(

@@ -18,7 +18,7 @@ from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
 
 if TYPE_CHECKING:
-    from ebb.maintenance.api import OpenTable
+    from ebb.maintenance.api.table import OpenTable
     from ebb.maintenance.reading import Cost, Window
 
 __all__ = ["cost_lines", "probe", "scan", "split_columns", "sql"]

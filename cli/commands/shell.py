@@ -24,7 +24,7 @@ from ebb.index.errors import UsageError, WarehouseError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ebb.maintenance.api import OpenTable
+    from ebb.maintenance.api.table import OpenTable
     from ebb.maintenance.reading import Window
 
 __all__ = ["shell"]

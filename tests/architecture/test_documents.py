@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.report import documents
+from tests.architecture.test_layers import RANKS
 from tests.documents import ROOT, blocks, pages
 
 PACKAGES = ("index", "warehouse", "maintenance", "cli")
@@ -101,3 +102,11 @@ def test_blocks_that_run_are_marked_so() -> None:
     ]
 
     assert guilty == []
+
+
+def test_the_ranks_in_the_architecture_are_those_that_are_checked() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+    for package, ranks in RANKS.items():
+        rooms = " < ".join(", ".join(f"`{name}`" for name in names) for names in ranks)
+        assert f"| `{package}/` | {rooms} |" in text

@@ -767,11 +767,20 @@ def test_a_link_in_place_of_a_file_or_folder_is_refused_before_anything_is_done(
     before = _content(outside)
 
     for command, run in _every_command(open_warehouse(root), "runs").items():
-        if command in ("seal", "purge"):  # there is nothing to do
+        if command in ("seal", "purge", "update", "status"):  # which have nothing to do with the file
             continue
         assert f"symbolic link stands for a part of the table: {linked};" in _refusal(run), command
     assert _content(outside) == before
     assert (table.table.folder / linked).is_symlink(), "nor is the link itself touched"
+    table = open_warehouse(root).table("runs")
+
+    def go_on() -> None:
+        for slot in range(4, 20):  # until its file would be rewritten or erased
+            table.update(at=slot)
+
+    with pytest.raises(CorruptionError, match="symbolic link"):
+        go_on()
+    assert _content(outside) == before
 
 
 def _content(place: Path) -> dict[str, bytes]:

@@ -107,15 +107,16 @@ def test_a_damaged_state_is_an_error_that_names_it(kind: str, damage: str, tmp_p
 
 def test_the_log_keeps_what_its_retention_says_and_what_the_table_needs(tmp_path: Path) -> None:
     table = integer_table(open_warehouse(tmp_path / "w"), log_retention="120", deletion_bound="4")
-    for slot in range(1, 5 * CHECKPOINT_INTERVAL + 10):
+    for slot in range(1, 12 * CHECKPOINT_INTERVAL + 10):
         table.update(at=slot)
-    clock = 5 * CHECKPOINT_INTERVAL + 9
+    clock = 12 * CHECKPOINT_INTERVAL + 9
     entries = sorted(path.name for path in table.table.log.glob("*.json"))
 
     assert 120 <= len(entries) <= 120 + 2 * CHECKPOINT_INTERVAL
     assert (table.history()[-1].slot or 0) <= clock - 120
+    assert table.oldest_version() == table.history()[-1].version > 0
     assert _same(table.table.snapshot(), Table(table.table.root, "t").snapshot())
-    assert len(list(table.table.states.iterdir())) <= 4, "old states are gone"
+    assert len(list(table.table.states.iterdir())) == 8, "old states are gone"
 
 
 def test_a_file_that_waits_to_be_erased_keeps_its_commit_in_the_log(tmp_path: Path) -> None:

@@ -140,8 +140,17 @@ def _refused_text(table: pa.Table, spec: TableSpec, good: Any) -> pa.Array:
     if not len(refused):
         return pa.nulls(table.num_rows, pa.string())
     text: list[str | None] = [None] * table.num_rows
-    rows = table.take(pa.array(refused)).to_pylist()
-    for at, row in zip(refused.tolist(), rows, strict=True):
-        record = {column.name: plain(row[column.name]) for column in spec.columns}
-        text[at] = row[RAW] if row[RAW] is not None else json.dumps(record, ensure_ascii=False)
+    rows = table.take(pa.array(refused))
+    values = {column.name: _values(rows[column.name]) for column in spec.columns}
+    for place, (at, raw) in enumerate(zip(refused.tolist(), rows[RAW].to_pylist(), strict=True)):
+        record = {name: plain(column[place]) for name, column in values.items()}
+        text[at] = raw if raw is not None else json.dumps(record, ensure_ascii=False)
     return pa.array(text, pa.string())
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column; times that Python has no value for as text."""
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError):
+        return column.cast(pa.string()).to_pylist()

@@ -28,10 +28,12 @@ __all__ = [
     "doomed_folder",
     "dropped_name",
     "entry_name",
+    "entry_version",
     "footer_hash_in",
     "hashed_name",
     "inside",
     "is_data_file",
+    "is_inside",
     "new_data_file",
     "new_table_name",
     "numbered_batch",
@@ -44,6 +46,7 @@ __all__ = [
     "side_file",
     "staging_folder",
     "state_name",
+    "state_version",
     "unfinished_commit",
 ]
 
@@ -60,6 +63,9 @@ LANDING_APPLIED = "_applied"
 LANDING_REFUSED = "_refused"
 LANDING_REASONS = "_reasons.jsonl"  # beside refused files
 LANDING_LOCK = "_lock"
+_STATE = re.compile(r"state-([0-9]+)-[0-9a-f]+")
+_FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
+_ENTRY = re.compile(r"([0-9]{20})\.json")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
 
@@ -76,6 +82,16 @@ def entry_name(version: int) -> str:
     return f"{version:020}.json"
 
 
+def entry_version(name: str) -> int | None:
+    """Return the version of a log entry; None for another file of the log.
+
+    >>> entry_version(entry_name(7)), entry_version("00000000000000000007.checkpoint.parquet")
+    (7, None)
+    """
+    match = _ENTRY.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 def unfinished_commit(id: str) -> str:
     """Return the name under which a log entry is written before it gets its own."""
     return UNFINISHED_COMMITS.replace("*", id)
@@ -84,6 +100,16 @@ def unfinished_commit(id: str) -> str:
 def state_name(version: int) -> str:
     """Return a new name for the state of the ledger at a version."""
     return f"state-{version}-{_id()}"
+
+
+def state_version(name: str) -> int | None:
+    """Return the version in the name of a state; None if it is something else.
+
+    >>> state_version(state_name(7)), state_version(segment_name("0123abcd"))
+    (7, None)
+    """
+    match = _STATE.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def segment_name(checksum: str) -> str:
@@ -195,12 +221,17 @@ def numbered_file(name: str, number: int) -> str:
     """
     if not number:
         return name
-    path = PurePosixPath(name)
-    end = path.suffix
-    if end.lower() == ".gz":
-        end = path.with_suffix("").suffix + end
+    match = _FORMAT.search(name)
+    end = match[0] if match else ""
     # With a letter: a number alone could be read as the minutes of the tick that the name starts with.
     return f"{name.removesuffix(end)}.n{number}{end}"
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path stays within the folder that it is relative to."""
+    parts = PurePosixPath(path).parts
+    is_plain = path == "/".join(parts) and "\0" not in path  # else a file could have several names
+    return bool(parts) and is_plain and not path.startswith("/") and ".." not in parts and ":" not in parts[0]
 
 
 def inside(path: str) -> str:
@@ -210,8 +241,6 @@ def inside(path: str) -> str:
     'u7-ab/_g=1/x.parquet'
     """
     path = unquote(path)
-    parts = PurePosixPath(path).parts
-    is_plain = path == "/".join(parts) and "\0" not in path  # else a file could have several names
-    if not parts or not is_plain or path.startswith("/") or ".." in parts or ":" in parts[0]:
+    if not is_inside(path):
         raise CorruptionError("the log names a file outside the table", path, "do not use this table; restore its log")
     return path

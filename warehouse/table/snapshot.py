@@ -8,28 +8,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import UnknownTableError
+from ebb.index.errors import CorruptionError, UnknownTableError
 from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.errors import disk_errors
-from ebb.warehouse.store.files import files_below, identity
+from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
-from ebb.warehouse.store.paths import HIDDEN, LOCK, LOG, QUARANTINE_SUFFIX, STATES, entry_name, is_data_file
+from ebb.warehouse.store.paths import (
+    HIDDEN,
+    LOCK,
+    LOG,
+    QUARANTINE_SUFFIX,
+    STATES,
+    entry_name,
+    entry_version,
+    is_data_file,
+    is_inside,
+)
 from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, removed
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import TableSpec
-from ebb.warehouse.table.states import read_ledger, remove_states, stored_ledger, write_state
+from ebb.warehouse.table.states import read_ledger, remove_old_states, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
 
+_READS = 4  # tries to open a table that a writer moves on
 _MOST_BEHIND = 64  # commits that are read one by one; if there are more, the table is opened anew
 _CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
 
@@ -95,9 +106,16 @@ class Table:
         known = self._newest[0] if self._newest else None
         newest = None if known is None else self._moved(known)
         if newest is None:
-            newest = self._read()
+            newest = self._read_newest()
         self._newest[:] = [newest]
         return newest
+
+    def _read_newest(self) -> Snapshot:
+        """Read the newest version; if a writer was so fast that what it needs is gone meanwhile, the one that is newest then."""
+        for _ in range(_READS - 1):
+            with suppress(CorruptionError):
+                return self._read()
+        return self._read()
 
     def _moved(self, known: Snapshot) -> Snapshot | None:
         """Return the newest version if it can be reached from a known one; None if the table has to be read anew."""
@@ -159,6 +177,11 @@ class Table:
                 return
             yield entry
 
+    def oldest_version(self) -> int:
+        """Return the version of the oldest commit that the log still has.  O(commits)."""
+        with disk_errors(f"the log of table {self.name} cannot be read"):
+            return min((v for v in map(entry_version, names_in(self.log)) if v is not None), default=0)
+
     def data_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden nor beside a data file."""
         return (path for path in self.all_files() if is_data_file(path))
@@ -197,11 +220,13 @@ class Snapshot:
         if self._removals is not None:
             return self._removals
         recent: list[Removal] = []
+        slot = self.ledger.clock
         for entry in self.table.entries(self.version):
             if entry.version <= self.ledger.erased_version:
                 break
+            slot = entry.ebb.get("slot", slot)  # another tool's commit counts as made with the one that followed it
             if entry.removed:
-                recent.append(_removal(entry))
+                recent.append(_removal(entry, slot))
         recent.reverse()
         object.__setattr__(self, "_removals", recent)  # a cache: what it says cannot change
         return recent
@@ -220,7 +245,7 @@ class Snapshot:
         known = self._removals
         if known is not None:
             known = [removal for removal in known if removal.version > ledger.erased_version]
-            known += [_removal(entry)] if gone else []
+            known += [_removal(entry, entry.ebb.get("slot"))] if gone else []
         return replace(
             self,
             version=entry.version,
@@ -276,17 +301,16 @@ class Snapshot:
         ledger, state = write_state(self.table.states, self.ledger, self.version, self.spec.timeline)
         after = replace(self, ledger=ledger, state=state)
         self.table._newest[:] = [after]
-        # Somebody may be reading the one before; nobody has been at an older one for as many commits as lie between.
-        remove_states(self.table.states, [kept for kept in (self.state, state) if kept is not None])
+        remove_old_states(self.table.states)
         return after
 
 
-def _removal(entry: LogEntry) -> Removal:
+def _removal(entry: LogEntry, slot: int | None) -> Removal:
     return Removal(
         version=entry.version,
         committed_ms=entry.timestamp_ms,
-        slot=entry.ebb.get("slot"),
-        paths=entry.removed,
+        slot=slot,
+        paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
         size_bytes=entry.bytes_removed,
         exposed_since=entry.ebb.get("exposed_since"),
     )

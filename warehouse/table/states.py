@@ -7,7 +7,7 @@ changes of the commits since.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,12 @@ from ebb.index.ledger import Change, Ledger, State
 from ebb.index.timeline import Timeline
 from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import create, make_folder, mapped, remove_file
-from ebb.warehouse.store.paths import segment_checksum, segment_name, state_name, unfinished_commit
+from ebb.warehouse.store.paths import segment_checksum, segment_name, state_name, state_version, unfinished_commit
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["read_ledger", "remove_states", "stored_ledger", "write_state"]
+__all__ = ["read_ledger", "remove_old_states", "stored_ledger", "write_state"]
+
+_KEPT_STATES = 8  # the last ones
 
 
 def stored_ledger(state: State | None, change: Change) -> dict[str, Any]:
@@ -99,11 +101,20 @@ def _write(folder: Path, name: str, data: bytes) -> None:
     create(folder / name, data, unfinished=folder / unfinished_commit(name))
 
 
-def remove_states(folder: Path, kept: Collection[State]) -> None:
-    """Remove all states but some, and the segments that none of those names."""
-    used = {state.name for state in kept}
-    for state in kept:
-        used.update(Ledger.loads((folder / state.name).read_bytes())[1])
+def remove_old_states(folder: Path) -> None:
+    """Remove all states but the newest, and the segments that none of those names.
+
+    A reader may have read a commit just before and look for its state now: the last ones stay.
+    """
+    states = sorted((path for path in folder.iterdir() if state_version(path.name) is not None), key=_version)
+    kept = states[-_KEPT_STATES:]
+    used = {path.name for path in kept}
+    for path in kept:
+        used.update(Ledger.segment_names(path.read_bytes()))
     for path in folder.iterdir():
         if path.name not in used:
             remove_file(path)
+
+
+def _version(path: Path) -> int:
+    return state_version(path.name) or 0

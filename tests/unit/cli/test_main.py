@@ -163,7 +163,7 @@ def test_debug_shows_where_an_error_comes_from(ebb: Command) -> None:
 def test_an_error_that_nobody_thought_of_is_still_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, ebb: Command
 ) -> None:
-    from ebb.maintenance.api import Warehouse
+    from ebb.maintenance.api.warehouse import Warehouse
 
     def broken(_self: Warehouse) -> None:
         msg = "first line\nsecond line"

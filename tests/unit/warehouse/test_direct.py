@@ -33,6 +33,7 @@ from tests.builders import (
     arrow_batch,
     data_files,
     integer_table,
+    open_warehouse,
     records,
     scanned,
     scanned_ids,
@@ -475,3 +476,19 @@ def test_the_same_cells_are_written_sorted_whatever_the_portions(warehouse: Ware
         assert {grid.cohorts.partition(row["_exp_slot"]) for row in run} == {file.cell.cohort}
         found.update(row["id"] for row in run)
     assert found == Counter(range(200))
+
+
+def test_a_refused_record_with_a_time_after_the_year_9999_is_quarantined(tmp_path: Path) -> None:
+    """Its text could not be made, and the whole batch failed."""
+    far = pa.scalar(8 * 10**17, pa.timestamp("us", "UTC"))
+    columns = "key STRING, came TIMESTAMP, goes TIMESTAMP"
+    table = open_warehouse(tmp_path / "w").create(
+        "far", schema=columns, key=["key"], inserted="came", expires="goes", tick="1h", span="6h"
+    )
+    batch = pa.table({"key": ["a"], "came": pa.array([far]), "goes": pa.array([far])})
+
+    report = table.update(batch, at="2026-01-01T05:00:00Z")
+
+    assert (report.received, report.quarantined) == (1, 1)
+    (refused,) = table.quarantine().records
+    assert "27320" in str(refused.record)
