@@ -18,6 +18,7 @@ from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
+from ebb.warehouse.store.files import remove_all_but
 from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
@@ -87,20 +88,19 @@ def _check_cells(plan: Plan) -> None:
         raise EngineError("the plan leaves its cells", touched, "nothing was changed; report this")
 
 
-def remove_uncommitted(snapshot: Snapshot, folder: str) -> None:
-    """Remove what is in a folder of ours and not in the commit after ``snapshot``, if there is one.
+def remove_uncommitted(snapshot: Snapshot, folder: str) -> bool:
+    """Remove what is in a folder of ours and not in the commit after ``snapshot``; returns whether it is gone.
 
-    If the log cannot be read, everything stays: the commit may be there, and the next erase will know.
+    If the log cannot be read, everything stays: the commit may be there. What stays is found by the next update, if
+    the lock says that this one did not end in order.
     """
     if not folder:
-        return
+        return True
     try:
         entry = snapshot.table.entry(snapshot.version + 1)
-    except WarehouseError:
-        return
-    from ebb.warehouse.store.files import remove_all_but
-
-    remove_all_but(snapshot.table.folder, folder, entry.added if entry else ())
+        return remove_all_but(snapshot.table.folder, folder, entry.added if entry else ())
+    except (WarehouseError, OSError):
+        return False
 
 
 def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:

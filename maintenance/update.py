@@ -108,7 +108,7 @@ def update(
             ledger.check_jump(slot, catch_up=catch_up, yes=yes)
             after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update", erased=erased)
         finally:
-            remove_uncommitted(snapshot, staged.folder)
+            lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
         report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
         if not context.dry_run:
             report, is_done = _run_what_is_due(after, report, context, was_in_order=was_in_order)
@@ -140,7 +140,7 @@ def load(table: Table, batch: Batch, context: Context, *, at: int | None = None)
                 raise InputError(msg, "update it instead", spec.name, hint="update")
             _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
         finally:
-            remove_uncommitted(snapshot, staged.folder)
+            lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
         return replace(report, warnings=(*warnings, *report.warnings), seconds=_since(started))
 
 

@@ -6,6 +6,7 @@ on request.
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -218,9 +219,9 @@ def _sweep(snapshot: Snapshot, strays: Sequence[str]) -> None:
     for name in folders_in(folder):
         if name in used:
             remove_empty_folders(folder / name)
-        elif not name.startswith("_"):
-            # What a killed run left may still be written to by a Java process that outlived it.
-            remove_folder(folder / name)
+        elif not name.startswith("_") and not remove_folder(folder / name):
+            # A Java process that outlived its killed run may still write there.
+            raise OSError(errno.ENOTEMPTY, "a folder that was left behind cannot be removed", name)
 
 
 def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:

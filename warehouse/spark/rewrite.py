@@ -19,7 +19,7 @@ from ebb.warehouse.parquet.sizes import WriteSizes
 from ebb.warehouse.parquet.writer import Layout, Written
 from ebb.warehouse.spark.errors import dump_error, load_error, spark_errors
 from ebb.warehouse.store.errors import disk_error
-from ebb.warehouse.store.files import absolute, make_folder, remove_folder
+from ebb.warehouse.store.files import absolute, make_folder, remove_all_but, remove_folder
 from ebb.warehouse.store.paths import rewrite_folder
 from ebb.warehouse.table.snapshot import Snapshot
 
@@ -55,6 +55,8 @@ def rewrite(
         else:
             for written in _by_spark(spark(), layout, tasks):
                 total.add(written)
+            # What failed attempts of a task left.
+            remove_all_but(snapshot.table.folder, folder, [file.path for file in total.files])
     except BaseException as error:
         remove_folder(snapshot.table.folder / folder)
         if isinstance(error, OSError):

@@ -145,26 +145,30 @@ def remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder of ours and everything in it, whatever state it is in and whoever still writes there."""
+def remove_folder(folder: Path) -> bool:
+    """Remove a folder of ours and everything in it, whoever still writes there; returns whether it is gone."""
     # Under another name first: a late task fails instead of adding to what is being removed.
     doomed = folder.with_name(doomed_folder(folder.name))
     with contextlib.suppress(OSError):
         folder.rename(doomed)
     remove_tree(doomed)
+    return not folder.exists() and not doomed.exists()
 
 
-def remove_all_but(table: Path, folder: str, kept: Collection[str]) -> None:
-    """Remove what is in a folder of ours below a table, except some data files and what lies beside them."""
+def remove_all_but(table: Path, folder: str, kept: Collection[str]) -> bool:
+    """Remove what is in a folder of ours below a table, except some data files and what lies beside them.
+
+    Returns whether it is gone.
+    """
     kept = {place for path in kept if path.startswith(f"{folder}/") for place in (path, side_file(path))}
     if not kept:
-        remove_folder(table / folder)
-        return
+        return remove_folder(table / folder)
     for place, _, names in os.walk(table / folder, topdown=False):
         for name in names:
             if os.path.relpath(f"{place}/{name}", table) not in kept:
                 remove_file(f"{place}/{name}")
     remove_empty_folders(table / folder)
+    return True
 
 
 def remove_empty_folders(folder: Path) -> None:
