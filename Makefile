@@ -58,4 +58,4 @@ bench: $(READY)  ## The thesis workload: updates against plain Delta appends, re
 	@$(BIN)/python -m bench.constants
 
 clean:  ## Remove what make made
-	rm -rf .venv bench/demo/warehouse bench/demo/landing bench/demo/data bench/work
+	rm -rf .venv demo bench/work
