@@ -35,11 +35,6 @@ class Done:
     added: tuple[CellFile, ...]
     warnings: tuple[str, ...] = ()
 
-    @property
-    def bytes_written(self) -> int:
-        """Return the size of the files that were added."""
-        return sum(file.size_bytes for file in self.added)
-
 
 def carry_out(
     snapshot: Snapshot,

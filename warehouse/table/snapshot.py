@@ -188,10 +188,6 @@ class Table:
         """Yield the relative path of every file that is neither log nor hidden nor beside a data file."""
         return (path for path in self.all_files() if is_data_file(path))
 
-    def side_files(self) -> Iterator[str]:
-        """Yield the relative path of what the directory keeps beside data files."""
-        return (path for path in self.all_files() if not is_data_file(path))
-
     def all_files(self) -> Iterator[str]:
         """Yield the relative path of every file that is neither log nor hidden."""
         with disk_errors(f"the folder of table {self.name} cannot be read"):
