@@ -88,7 +88,7 @@ def ledgers(recorder: Recorder) -> None:
                 fingerprints=Fingerprints(recent=seen),
             )
             snapshot = table.table.snapshot()
-            settled, state = write_state(table.table.states, ledger, snapshot.version, snapshot.spec.timeline)
+            settled, state = write_state(table.table.states, ledger, snapshot.version, snapshot.spec.remembered_ticks)
             table.table._newest[:] = [replace(snapshot, ledger=settled, state=state)]
             written = 0
 
@@ -97,7 +97,7 @@ def ledgers(recorder: Recorder) -> None:
                     snapshot = table.table.snapshot()
                     arrivals = {slot + rng.randrange(1, span): 1 for _ in range(100)}
                     change = Change(clock=slot, arrivals=arrivals, digest=f"batch {slot}")
-                    assert snapshot.ledger.check_repeat(slot, change.digest, snapshot.spec.timeline) is None
+                    assert snapshot.ledger.check_repeat(slot, change.digest, snapshot.spec.timeline, span) is None
                     carry_out(
                         snapshot, Plan(), table.warehouse.context(), clock=slot, change=change, data_change=True,
                         report=lambda _: {"op": "update", "slot": slot},

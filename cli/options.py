@@ -10,7 +10,10 @@ import typer
 if TYPE_CHECKING:
     from ebb.maintenance.api.warehouse import Warehouse
 
-__all__ = ["Conf", "DryRun", "Json", "Limit", "Master", "Name", "State", "Wait", "Yes", "limit_option", "state"]
+__all__ = [
+    "AllowRepeats", "Conf", "DryRun", "Encoding", "Extra", "Json", "Label", "Limit", "Master", "Name", "Remember", "Rename",
+    "Separator", "State", "Strict", "Wait", "Yes", "input_rules", "limit_option", "state",
+]  # fmt: skip
 
 
 def _count(value: str | int) -> int:
@@ -52,6 +55,70 @@ Master = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting; may be given several times.")
 ]
+
+
+Strict = Annotated[
+    bool | None,
+    typer.Option(
+        "--strict/--no-strict", help="Want exactly the table's columns, in its order and types.", show_default=False
+    ),
+]
+
+
+Extra = Annotated[
+    str | None,
+    typer.Option("--extra", metavar="refuse|ignore", help="What to do about columns that the table does not have."),
+]
+
+
+Rename = Annotated[
+    list[str] | None,
+    typer.Option("--rename", metavar='"OLD=NEW"', help="The table's name of a column in the files; may be repeated."),
+]
+
+
+Separator = Annotated[
+    str | None, typer.Option("--separator", metavar="C", help="Between CSV fields; recognised by default.")
+]
+
+
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", metavar="E", help="Of CSV and JSON; UTF-8, or as a byte order mark says.")
+]
+
+
+Label = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="start|end",
+        help="Which moment of its tick the name of a landed file says; the end by default.",
+    ),
+]
+
+
+Remember = Annotated[
+    str | None,
+    typer.Option(
+        "--remember", metavar="D", help="How long a batch or file that comes again is recognised; the span by default."
+    ),
+]
+
+
+AllowRepeats = Annotated[
+    bool, typer.Option("--allow-repeats", help="Admit records again whose batch or file was applied before.")
+]
+
+
+def input_rules(
+    strict: bool | None,  # noqa: FBT001 - in the order of the options
+    extra: str | None,
+    rename: list[str] | None,
+    separator: str | None,
+    encoding: str | None,
+) -> dict[str, Any]:
+    """Return what the options say about how batches are read."""
+    return {"strict": strict, "extra": extra, "rename": rename, "separator": separator, "encoding": encoding}
 
 
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]

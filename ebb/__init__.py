@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ebb.index.errors import (
     AppliedSlotError,
+    BadFilesError,
     ConflictError,
     CorruptionError,
     EngineError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AppliedSlotError",
+    "BadFilesError",
     "ConflictError",
     "CorruptionError",
     "EngineError",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ebb.index.errors import SchemaDriftError, UsageError
+from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.types import TYPES, ScalarType, scalar_type
 
@@ -23,9 +23,9 @@ __all__ = [
     "PARTITION_COLUMNS",
     "SLOT_COLUMNS",
     "Column",
-    "check_drift",
     "columns_of_delta",
     "delta_fields",
+    "inner_columns",
     "parse_columns",
     "time_kind",
 ]
@@ -185,21 +185,34 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     return _Parser(text).columns()
 
 
+def inner_columns(ddl: str) -> tuple[Column, ...]:
+    """Return what a nested type holds: the element of an array, key and value of a map, the fields of a struct.
+
+    >>> inner_columns("map<string,int>")
+    (Column(name='key', type='string'), Column(name='value', type='int'))
+    """
+    if ddl.startswith("array<"):
+        return (Column("element", ddl[6:-1]),)
+    if ddl.startswith("struct<"):
+        return _Parser(ddl[7:-1]).columns()
+    parser = _Parser(ddl[4:-1])
+    key = parser.type()
+    parser.take(",")
+    return (Column("key", key), Column("value", parser.type()))
+
+
 def _delta_type(ddl: str) -> Any:
     """Return Delta's JSON form of a type."""
-    if ddl.startswith("array<"):
-        return {"type": "array", "elementType": _delta_type(ddl[6:-1]), "containsNull": True}
-    if ddl.startswith("struct<"):
-        fields = [_delta_field(column) for column in _Parser(ddl[7:-1]).columns()]
-        return {"type": "struct", "fields": fields}
-    if ddl.startswith("map<"):
-        parser = _Parser(ddl[4:-1])
-        key = parser.type()
-        parser.take(",")
-        value = parser.type()
-        return {"type": "map", "keyType": _delta_type(key), "valueType": _delta_type(value), "valueContainsNull": True}
     kind = scalar_type(ddl)
-    return ddl if kind is None else kind.delta
+    if kind is not None:
+        return kind.delta
+    inner = inner_columns(ddl)
+    if ddl.startswith("array<"):
+        return {"type": "array", "elementType": _delta_type(inner[0].type), "containsNull": True}
+    if ddl.startswith("struct<"):
+        return {"type": "struct", "fields": [_delta_field(column) for column in inner]}
+    key, value = (_delta_type(column.type) for column in inner)
+    return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
 
 
 def _delta_field(column: Column) -> dict[str, Any]:
@@ -228,33 +241,3 @@ def columns_of_delta(schema_json: str) -> tuple[Column, ...]:
     hidden = (*SLOT_COLUMNS, *PARTITION_COLUMNS)
     fields = json.loads(schema_json)["fields"]
     return tuple(Column(f["name"], _ddl_of_delta(f["type"])) for f in fields if f["name"] not in hidden)
-
-
-def check_drift(where: str, columns: Sequence[Column], expected: Sequence[Column], *, typed: bool = True) -> None:
-    """Refuse columns that are not exactly those of the table, naming the first that differs."""
-    names = [column.name for column in columns]
-    wanted = {column.name: column for column in expected}
-    for name in names:
-        if names.count(name) > 1:
-            raise SchemaDriftError(where, name, f"stands there {names.count(name)} times", "keep one of them")
-    for column in columns:
-        if column.name not in wanted:
-            twin = next((name for name in wanted if name.lower() == column.name.lower()), None)
-            if twin:
-                raise SchemaDriftError(where, column.name, f"is called {twin} in the table", f"rename it to {twin}")
-            step = f"remove it, or add it to the table as {column.name} {column.type}"
-            raise SchemaDriftError(
-                where, column.name, "is not in the table", step, f"{column.name} {column.type}", hint="add_column"
-            )
-        if typed and wanted[column.name].type != column.type:
-            has = f"has type {column.type}, and the table has {wanted[column.name].type}"
-            raise SchemaDriftError(where, column.name, has, f"cast it to {wanted[column.name].type}")
-    for column in expected:
-        if column.name not in names:
-            raise SchemaDriftError(where, column.name, "is missing", f"add it, as {column.type}")
-    for at, (column, other) in enumerate(zip(columns, expected, strict=True), start=1):
-        if column.name != other.name:
-            order = ", ".join(c.name for c in expected)
-            raise SchemaDriftError(
-                where, column.name, f"stands at place {at}, and {other.name} should", f"write them in the order {order}"
-            )

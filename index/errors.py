@@ -7,6 +7,7 @@
     │   ├── TableExistsError
     │   ├── SchemaDriftError
     │   ├── UnreadableInputError
+    │   ├── BadFilesError             several files of a batch, each with an error of its own
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── JumpError                 more than one tick ahead
     │   └── OverDeletionError         a jump that would empty the table
@@ -30,6 +31,7 @@ from typing import ClassVar
 
 __all__ = [
     "AppliedSlotError",
+    "BadFilesError",
     "ConflictError",
     "CorruptionError",
     "EngineError",
@@ -89,6 +91,8 @@ class UsageError(WarehouseError):
 class InputError(WarehouseError):
     """Arguments: what is wrong, next step if it is not said there."""
 
+    file: str | None = None  # whose fault it is, if it is a file's
+
 
 class UnknownTableError(InputError):
     """Arguments: name, warehouse, names of the tables that exist if they are known."""
@@ -123,6 +127,22 @@ class UnreadableInputError(InputError):
 
     template = "{0}: {1}"
     step = "{2}"
+
+
+class BadFilesError(InputError):
+    """Arguments: the errors of the files."""
+
+    args: tuple[InputError, ...]
+
+    @property
+    def facts(self) -> str:
+        """Return what is wrong with the first, and how many there are."""
+        return f"{len(self.args)} files cannot be read; the first is {self.args[0].facts}"
+
+    @property
+    def next_step(self) -> str:
+        """Return what to do about the first."""
+        return self.args[0].next_step
 
 
 class AppliedSlotError(InputError):

@@ -21,10 +21,10 @@ from ebb.index.fingerprints import Fingerprints, Segment, fingerprint
 from ebb.index.histogram import Histogram, sum_between
 from ebb.index.timeline import Timeline
 
-__all__ = ["MAX_TICKS", "Change", "Ledger", "State", "check_span", "next_slot"]
+__all__ = ["MAX_TICKS", "Change", "Ledger", "State", "check_span", "next_slot", "remembered_ticks"]
 
 MAX_TICKS = 4_000_000  # of a span: a state has about 6 MB then, and is written every 50 commits
-_LEAST_TICKS = 64  # a repeat is recognised for a span, and for this many ticks at least
+_LEAST_TICKS = 64  # a repeat is recognised for this many ticks at least
 _MAGIC = b"EBBLEDG1"
 _PLAIN_ARRIVALS = 64  # more expiration slots than this are stored compressed
 
@@ -36,6 +36,7 @@ class Change:
     clock: int | None
     arrivals: Mapping[int, int] = field(default_factory=dict)  # expiration slot -> records admitted
     digest: str | None = None  # of the batch, if there was one
+    files: tuple[int, ...] = ()  # fingerprints of its files
     erased_version: int | None = None  # removed files were erased up to what this commit removed
 
     def stored(self) -> dict[str, Any]:
@@ -46,6 +47,8 @@ class Change:
             value["arrivals"] = flat if len(self.arrivals) <= _PLAIN_ARRIVALS else _packed(flat)
         if self.digest is not None:
             value["digest"] = self.digest
+        if self.files:
+            value["files"] = base64.b85encode(struct.pack(f"<{len(self.files)}Q", *self.files)).decode()
         if self.erased_version is not None:
             value["erased_version"] = self.erased_version
         return value
@@ -54,16 +57,18 @@ class Change:
     def restored(value: Mapping[str, Any]) -> Change:
         """Read what :meth:`stored` returned.
 
-        >>> Change.restored(Change(clock=4, arrivals={7: 2}, digest="ab").stored()) == Change(
-        ...     clock=4, arrivals={7: 2}, digest="ab")
+        >>> change = Change(clock=4, arrivals={7: 2}, digest="ab", files=(5, 2**63))
+        >>> Change.restored(change.stored()) == change
         True
         """
         flat = value.get("arrivals", [])
         numbers = _unpacked(flat) if isinstance(flat, str) else flat
+        packed = base64.b85decode(value.get("files", ""))
         return Change(
             clock=value["clock"],
             arrivals=dict(zip(numbers[::2], numbers[1::2], strict=True)),
             digest=value.get("digest"),
+            files=struct.unpack(f"<{len(packed) // 8}Q", packed),
             erased_version=value.get("erased_version"),
         )
 
@@ -100,13 +105,12 @@ class Ledger:
         later = sum(sum_between(some, self.clock, slot) for some in self.arrivals)
         return self.base.between(self.clock, slot) + later
 
-    def slot_applied(self, digest: str, timeline: Timeline) -> int | None:
-        """Return the slot under which a batch with this digest was applied, if it is remembered."""
-        return self.fingerprints.slot_of(fingerprint(digest), since=self.remembered_since(timeline))
+    def slot_applied(self, digest: str, ticks: int) -> int | None:
+        """Return the slot under which a batch or file with this digest was applied within the last ``ticks``."""
+        return self.fingerprints.slot_of(fingerprint(digest), since=self.remembered_since(ticks))
 
-    def remembered_since(self, timeline: Timeline) -> int:
-        """Return the first slot whose batch is remembered for sure."""
-        ticks = max(_LEAST_TICKS, timeline.ticks_per_span)
+    def remembered_since(self, ticks: int) -> int:
+        """Return the first slot whose batch is remembered for sure, if batches are for so many ticks."""
         return -(2**63) if self.clock is None else self.clock - ticks + 1
 
     def advanced(self, change: Change) -> Ledger:
@@ -117,7 +121,8 @@ class Ledger:
         {3: 3}
         """
         expired = 0 if change.clock is None else self.expired_by(change.clock)
-        seen = [] if change.digest is None or change.clock is None else [(change.clock, fingerprint(change.digest))]
+        prints = dict.fromkeys([*([] if change.digest is None else [fingerprint(change.digest)]), *change.files])
+        seen = [] if change.clock is None else [(change.clock, number) for number in prints]
         return Ledger(
             clock=change.clock,
             live_records=self.live_records - expired + sum(change.arrivals.values()),
@@ -174,15 +179,15 @@ class Ledger:
         names: list[str] = json.loads(data[16:end])["segments"]
         return names
 
-    def check_repeat(self, slot: int, digest: str | None, timeline: Timeline) -> int | None:
+    def check_repeat(self, slot: int, digest: str | None, timeline: Timeline, ticks: int) -> int | None:
         """Return the slot under which this batch was applied before, or None if ``slot`` may be applied now.
 
         The same content is recognised wherever it comes again; other content for a slot that is over is refused.
         """
-        applied = None if digest is None else self.slot_applied(digest, timeline)
+        applied = None if digest is None else self.slot_applied(digest, ticks)
         if applied is not None or self.clock is None or slot > self.clock:
             return applied
-        is_remembered = slot >= self.remembered_since(timeline)
+        is_remembered = slot >= self.remembered_since(ticks)
         had_batch = self.fingerprints.has(slot)
         if digest is None and is_remembered and not had_batch:
             return slot  # an empty tick again
@@ -224,6 +229,12 @@ def check_span(timeline: Timeline) -> None:
     if ticks > MAX_TICKS:
         msg = f"span {show(timeline.span)} has {ticks:,} ticks of {show(timeline.tick)}, and a table counts {MAX_TICKS:,} at most"
         raise UsageError(msg, "choose a longer tick or a shorter span")
+
+
+def remembered_ticks(timeline: Timeline, remember: int | None = None) -> int:
+    """Return for how many ticks batches are recognised: a declared time, or a span."""
+    remembered = timeline.span if remember is None else remember
+    return max(_LEAST_TICKS, -(-remembered // timeline.tick))
 
 
 def next_slot(ledger: Ledger, timeline: Timeline, *, at: int | None, now: int | None, catch_up: bool) -> int:

@@ -15,12 +15,16 @@ from enum import Enum
 
 from ebb.index.errors import UsageError
 
-__all__ = ["TimeKind", "Timeline"]
+__all__ = ["TimeKind", "Timeline", "moment_us"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"([0-9]{1,15})(ms|us|[smhdw])")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[Tt ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?)? ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
 _DAY_SECONDS = 86400
 _MICROS = 1_000_000
 
@@ -52,13 +56,10 @@ class TimeKind(str, Enum):
                 raise UsageError(msg)
             return int(text)
         try:
-            moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+            return self.from_micros(moment_us(text))
         except ValueError:
             msg = f"time {text!r} is not ISO 8601; write it like 2013-01-01T05:00:00Z or 2013-01-01"
             raise UsageError(msg) from None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=timezone.utc)
-        return self.from_datetime(moment)
 
     def from_datetime(self, moment: datetime) -> int:
         """Return the time of an aware ``moment``; for dates the day that holds it."""
@@ -127,6 +128,33 @@ class TimeKind(str, Enum):
             if duration % (_SECONDS[unit] * _MICROS) == 0:
                 return f"{duration // (_SECONDS[unit] * _MICROS)}{unit}"
         return f"{duration // 1000}ms" if duration % 1000 == 0 else f"{duration}us"
+
+
+def moment_us(text: str) -> int:
+    """Read a moment in ISO 8601, UTC unless it says otherwise, as microseconds since 1970; ValueError if it is none.
+
+    A nanosecond past a slot's end belongs to the next slot, so what is finer than a microsecond is rounded up.
+
+    >>> moment_us("1970-01-01 00:00:01+00"), moment_us("1970-01-01T01:00:00.0000001+01:00")
+    (1000000, 1)
+    """
+    match = _MOMENT.fullmatch(text)
+    if not match:
+        raise ValueError(text)
+    day, hour, minute, second, fraction, zone = match.groups()
+    moment = datetime.fromisoformat(f"{day}T{hour or '00'}:{minute or '00'}:{second or '00'}+00:00")
+    finer = -(-int((fraction or "0").ljust(9, "0")) // 1000)
+    return (moment - _EPOCH) // timedelta(microseconds=1) + finer - _offset_us(zone)
+
+
+def _offset_us(zone: str | None) -> int:
+    if zone is None or zone in "Zz":
+        return 0
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    hours, minutes = int(digits[:2]), int(digits[2:])
+    if hours > 23 or minutes > 59:
+        raise ValueError(zone)
+    return (1 if zone[0] == "+" else -1) * (hours * 60 + minutes) * 60 * _MICROS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

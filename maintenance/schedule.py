@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ebb.index.errors import EngineError, WarehouseError
 from ebb.maintenance.context import Context
-from ebb.maintenance.landing.run import Outcome, has_work, run_table
+from ebb.maintenance.landing.run import Outcome, files_waiting, has_work, run_table
 from ebb.warehouse.table.catalog import find_table, list_tables
 from ebb.warehouse.table.snapshot import Snapshot
 from ebb.warehouse.table.spec import check_name
@@ -30,6 +30,7 @@ class Round:
 
     outcomes: tuple[Outcome, ...]
     tables: int = 0  # that have a landing folder, as far as they can be read
+    waiting: int = 0  # files that have arrived for ticks that are not over
     is_news: bool = False  # there is an outcome that the round before did not have, or nothing fails any more
 
     @property
@@ -59,6 +60,7 @@ def run(
     tables: Sequence[str] = (),
     until: datetime | None = None,
     yes: bool = False,
+    allow_repeats: bool = False,
     once: bool = False,
     sleep: Callable[[float], None],
 ) -> Iterator[Outcome | Round]:
@@ -76,13 +78,14 @@ def run(
         names = tables or [table.name for table in list_tables(root)]
         known = {name: known[name] for name in names if name in known}
         outcomes: list[Outcome] = []
-        for outcome in _round(root, names, known, replace(context, now=now), until=until or now, yes=yes):
+        allowed = {"yes": yes, "allow_repeats": allow_repeats}
+        for outcome in _round(root, names, known, replace(context, now=now), until=until or now, **allowed):
             outcomes.append(outcome)
             if is_news(outcome, last):
                 yield outcome
-        done = Round(
-            outcomes=tuple(outcomes), tables=sum(table.snapshot.spec.landing is not None for table in known.values())
-        )
+        landing = [table.snapshot for table in known.values() if table.snapshot.spec.landing is not None]
+        waiting = sum(map(files_waiting, landing)) if once and not outcomes else 0
+        done = Round(outcomes=tuple(outcomes), tables=len(landing), waiting=waiting)
         last = replace(done, is_news=any(is_news(o, last) for o in outcomes) or done.failed != last.failed)
         yield last
         if once:
@@ -91,7 +94,7 @@ def run(
 
 
 def _round(
-    root: Path, names: Sequence[str], known: dict[str, _Known], context: Context, *, until: datetime, yes: bool
+    root: Path, names: Sequence[str], known: dict[str, _Known], context: Context, *, until: datetime, **allowed: bool
 ) -> Iterator[Outcome]:
     """Look at each table once and do what is due; keeps in ``known`` what was learnt."""
     for name in names:
@@ -103,7 +106,7 @@ def _round(
                 continue
             known[name] = _Known(snapshot, is_settled=False)
             is_settled = True
-            for outcome in run_table(snapshot, context, until=until, yes=yes):
+            for outcome in run_table(snapshot, context, until=until, **allowed):
                 yield outcome
                 is_settled = not outcome.is_stopped
             known[name] = _Known(snapshot, is_settled)

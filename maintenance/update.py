@@ -4,7 +4,7 @@ Everything that decides is elsewhere and pure (the ledger and the plans); here i
 
 1. take the writer's lock, pin the newest version, erase what killed runs and removed versions left;
 2. stage the batch as files in a folder of its own (by Spark, or by Arrow in this process), without touching the table;
-3. ask the ledger whether this batch was applied before and whether the clock may go there;
+3. ask the ledger whether this batch or files of it were applied before: those are left out;
 4. plan over the live files and the staged ones, and rewrite what the plan says;
 5. record refused records, then commit files, clock, digest and counts in one entry;
 6. seal and purge what is due, each in a commit of its own.
@@ -17,26 +17,27 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError, InputError, NotDueError, UnreadableInputError, UsageError
+from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
+from ebb.index.fingerprints import fingerprint
 from ebb.index.ledger import Change, next_slot
 from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
 from ebb.maintenance.context import Context
+from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
+from ebb.maintenance.plan.repeats import Repeats, likely_causes
 from ebb.maintenance.plan.update import plan_load, plan_update
+from ebb.maintenance.stage import Staging, check_read_again
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase, is_sealing, purge, seal
-from ebb.warehouse.intake.batch import Batch, Source, is_nothing, open_batch
+from ebb.warehouse.intake.batch import Batch, is_nothing, without_engine
 from ebb.warehouse.intake.quarantine import commit_refused
-from ebb.warehouse.intake.staged import Staged, Survey
+from ebb.warehouse.intake.staged import Staged
 from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["Report", "load", "update"]
 
@@ -61,13 +62,17 @@ class Report:
     files_added: int = 0
     files_removed: int = 0
     bytes_written: int = 0
-    already_applied: bool = False
+    already_applied: bool = False  # all of it, and the clock did not move
+    repeated: int = 0  # records that were applied before, and left out
+    repeated_of: int | None = None  # the slot under which they were applied; the last one if there are several
+    repeated_files: tuple[str, ...] = ()  # files that were left out
     dry_run: bool = False
     sealed_cells: int = 0
     sealed_bytes: int = 0
     purged_files: int = 0
     erased_files: int = 0
     seconds: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)  # what took how many seconds
     warnings: tuple[str, ...] = ()
 
 
@@ -79,10 +84,17 @@ def update(
     at: int | None = None,
     catch_up: bool = False,
     yes: bool = False,
+    allow_repeats: bool = False,
+    inputs: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Advance the clock: admit a batch, expire what is over, in one commit."""
+    """Advance the clock: admit a batch, expire what is over, in one commit.
+
+    A batch that was applied before is left out, and so are files of it. With an explicit time its tick is applied all
+    the same; without one nothing changes. ``allow_repeats``: admit them again. ``inputs``: what is otherwise in this
+    batch than in the table's rules.
+    """
     with table.lock(wait=context.wait) as lock:
-        started = time.monotonic()
+        started, phases = time.monotonic(), Phases()
         was_in_order = lock.is_in_order
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
@@ -95,53 +107,76 @@ def update(
             if is_nothing(batch):
                 raise
             slot, not_due = error.args[0], error
-        erased, warnings = _erased(snapshot, context, lock)
-        staged = Staged()
-        if not is_nothing(batch):
-            staged = _stage(snapshot, _open(snapshot, batch, context), context, slot=slot, own_slots=False)
+        ledger.check_jump(slot, catch_up=catch_up, yes=yes)
+        is_new = not_due is None and (ledger.clock is None or slot > ledger.clock)
+        with phases.timed("erase"):
+            erased, warnings = _erased(snapshot, context, lock)
+        if not is_new:
+            batch = without_engine(batch)  # it will not be applied: only what became of it is looked up
+        spec = replace(spec, inputs=spec.inputs.changed(**(inputs or {})))
+        work = Staging(snapshot, spec, context, phases, slot, allow_repeats=allow_repeats and is_new)
+        staged, repeats = work.stage(batch)
         try:
-            repeated = ledger.check_repeat(slot, staged.digest, spec.timeline)
-            if repeated is not None:
-                return _repeated(snapshot, staged, repeated, started)
+            if (staged.received or repeats.slot is None) and not (allow_repeats and is_new):
+                repeated = ledger.check_repeat(slot, staged.digest, spec.timeline, spec.remembered_ticks)
+                if repeated is not None:
+                    repeats = repeats.and_all(staged.received, repeated)
+            if repeats.is_everything(staged.received):
+                if not is_new or at is None:
+                    return _repeated(snapshot, repeats, started)
+                remove_uncommitted(snapshot, staged.folder)
+                staged = Staged()
             if not_due is not None:
                 raise not_due
-            ledger.check_jump(slot, catch_up=catch_up, yes=yes)
-            after, report = _apply(snapshot, staged, context, slot=slot, started=started, op="update", erased=erased)
+            after, report = _apply(work, staged, repeats, started=started, op="update", erased=erased)
         finally:
             lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
         report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
         if not context.dry_run:
-            report, is_done = _run_what_is_due(after, report, context, was_in_order=was_in_order)
+            report, is_done = _run_what_is_due(after, report, context, phases, was_in_order=was_in_order)
             lock.is_in_order = lock.is_in_order and is_done
-        return replace(report, seconds=_since(started))
+        return replace(report, seconds=_since(started), phases=phases.rounded())
 
 
-def load(table: Table, batch: Batch, context: Context, *, at: int | None = None) -> Report:
+def load(
+    table: Table,
+    batch: Batch,
+    context: Context,
+    *,
+    at: int | None = None,
+    inputs: Mapping[str, Any] | None = None,
+) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
     with table.lock(wait=context.wait) as lock:
-        started = time.monotonic()
+        started, phases = time.monotonic(), Phases()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
         if is_nothing(batch):
             msg = f"load {spec.name} names no file with records; pass at least one"
             raise UsageError(msg)
-        erased, warnings = _erased(snapshot, context, lock)
-        source = _open(snapshot, batch, context)
-        slot, survey = _load_slot(snapshot, source, context, at)
-        staged = _stage(snapshot, source, context, slot=slot, own_slots=True)
+        with phases.timed("erase"):
+            erased, warnings = _erased(snapshot, context, lock)
+        if ledger.clock is not None:
+            batch = without_engine(batch)
+        spec = replace(spec, inputs=spec.inputs.changed(**(inputs or {})))
+        work = Staging(snapshot, spec, context, phases, slot=0, own_slots=True)
+        slot, survey = work.load_slot(batch, at)
+        work = replace(work, slot=slot)
+        staged, repeats = work.stage(batch)
         try:
-            _check_read_again(staged, survey)
-            repeated = ledger.slot_applied(staged.digest, spec.timeline) if staged.digest else None
-            if repeated is not None:
-                return _repeated(snapshot, staged, repeated, started)
+            check_read_again(staged, repeats, survey)
+            applied = ledger.slot_applied(staged.digest, spec.remembered_ticks) if staged.digest else repeats.slot
+            if applied is not None and (at is None or slot == applied):
+                return _repeated(snapshot, repeats.and_all(staged.received, applied), started)
             if ledger.clock is not None:
                 shown = spec.timeline.show_slot(ledger.clock)
                 msg = f"table {spec.name} has been loaded already, its clock is at {shown}"
                 raise InputError(msg, "update it instead", spec.name, hint="update")
-            _, report = _apply(snapshot, staged, context, slot=slot, started=started, op="load", erased=erased)
+            _, report = _apply(work, staged, repeats, started=started, op="load", erased=erased)
         finally:
             lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
-        return replace(report, warnings=(*warnings, *report.warnings), seconds=_since(started))
+        warned_of = (*warnings, *report.warnings)
+        return replace(report, warnings=warned_of, seconds=_since(started), phases=phases.rounded())
 
 
 def _since(started: float) -> float:
@@ -158,69 +193,36 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
         return Erasure(), [str(error)]
 
 
-def _open(snapshot: Snapshot, batch: Batch, context: Context) -> Source:
-    def spark() -> SparkSession:
-        context.progress("starting Spark")
-        return context.spark()
-
-    return open_batch(batch, snapshot.spec, spark=spark, sizes=context.intake)
-
-
-def _load_slot(snapshot: Snapshot, source: Source, context: Context, at: int | None) -> tuple[int, Survey | None]:
-    """Return where a load sets the clock, and what was read of the batch to know that."""
-    line = snapshot.spec.timeline
-    if at is not None:
-        return line.clock_at(at), None
-    if line.kind.has_wall_clock:
-        return line.clock_at(line.kind.from_datetime(context.now)), None
-    survey = source.survey()
-    if survey.last_slot is None:
-        msg = f"load {snapshot.spec.name}: no record has an insertion time to set the clock by"
-        raise UsageError(msg, "say which time to set it to", hint="at")
-    return survey.last_slot, survey
-
-
-def _check_read_again(staged: Staged, survey: Survey | None) -> None:
-    if survey is not None and survey.records != staged.received:
-        reason = f"{survey.records} records were read to set the clock by, and then {staged.received}"
-        raise UnreadableInputError("the batch", reason, "say which time to set it to", hint="at")
-
-
-def _stage(snapshot: Snapshot, source: Source, context: Context, *, slot: int, own_slots: bool) -> Staged:
-    from ebb.warehouse.intake.task import Task
-
-    context.progress("reading and sorting the batch")
-    return source.stage(Task.of(snapshot.spec, str(snapshot.table.folder), slot=slot, own_slots=own_slots))
-
-
 def _apply(
-    snapshot: Snapshot,
-    staged: Staged,
-    context: Context,
-    *,
-    slot: int,
-    started: float,
-    op: str,
-    erased: Erasure,
+    work: Staging, staged: Staged, repeats: Repeats, *, started: float, op: str, erased: Erasure
 ) -> tuple[Snapshot, Report]:
     """Plan, rewrite and commit."""
+    snapshot, context, slot = work.snapshot, work.context, work.slot
     spec, ledger = snapshot.spec, snapshot.ledger
     clock = slot - 1 if ledger.clock is None else ledger.clock
     if op == "load":
         plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=staged.files)
     else:
-        plan = plan_update(
-            spec.strategy, spec.grid, clock=clock, slot=slot, live=snapshot.files, arriving=staged.files, lag=spec.lag
-        )
-    planned = _report(snapshot, staged, plan, clock=clock, slot=slot, op=op)
+        live, arriving = snapshot.files, staged.files
+        plan = plan_update(spec.strategy, spec.grid, clock=clock, slot=slot, live=live, arriving=arriving, lag=spec.lag)
+    planned = _report(snapshot, staged, plan, repeats, clock=clock, slot=slot, op=op)
     if context.dry_run:
         return snapshot, replace(planned, dry_run=True)
+    begun = time.monotonic()
 
     def written(adds: Sequence[CellFile]) -> Report:
         size_bytes = sum(f.size_bytes for f in adds)
-        return replace(planned, files_added=len(adds), bytes_written=size_bytes, seconds=_since(started))
+        return replace(
+            planned,
+            files_added=len(adds),
+            bytes_written=size_bytes,
+            seconds=_since(started),
+            phases=work.phases.rounded(),
+        )
 
     def said(adds: Sequence[CellFile]) -> dict[str, Any]:
+        if plan.rewrites:
+            work.phases.add("rewrite", time.monotonic() - begun)
         return _entry(written(adds), plan, op, spec.timeline) | dict(erased.entry())
 
     def quarantine() -> None:
@@ -236,16 +238,22 @@ def _apply(
             clock=slot,
             arrivals=staged.expirations,
             digest=staged.digest,
+            files=tuple(dict.fromkeys(map(fingerprint, staged.files_digests.values()))),
             erased_version=erased.erased_version,
         ),
         data_change=True,
         report=said,
         prepare=quarantine,
     )
-    return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
+    work.phases.add("commit", time.monotonic() - begun - work.phases.seconds.get("rewrite", 0.0))
+    return done.snapshot, replace(
+        written(done.added), version=done.snapshot.version, warnings=(*planned.warnings, *done.warnings)
+    )
 
 
-def _report(snapshot: Snapshot, staged: Staged, plan: Plan, *, clock: int, slot: int, op: str) -> Report:
+def _report(
+    snapshot: Snapshot, staged: Staged, plan: Plan, repeats: Repeats, *, clock: int, slot: int, op: str
+) -> Report:
     spec, ledger = snapshot.spec, snapshot.ledger
     expired = ledger.expired_by(slot)
     cells = spec.grid.groups.count * spec.grid.cohorts.count
@@ -266,6 +274,10 @@ def _report(snapshot: Snapshot, staged: Staged, plan: Plan, *, clock: int, slot:
         files_added=len(plan.adds) + len(plan.rewrites),
         files_removed=len(plan.removes),
         bytes_written=sum(f.size_bytes for f in plan.adds),
+        repeated=repeats.records,
+        repeated_of=repeats.slot,
+        repeated_files=tuple(repeats.files),
+        warnings=tuple(likely_causes(staged.received, staged.reasons)),
     )
 
 
@@ -273,28 +285,33 @@ def _entry(report: Report, plan: Plan, op: str, timeline: Timeline) -> dict[str,
     """Return what the commit says about itself."""
     names = (
         "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "reasons", "expired", "live",
-        "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written", "seconds",
+        "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written", "seconds", "phases",
+        *(("repeated", "repeated_of") if report.repeated else ()),
     )  # fmt: skip
     since = exposed_since(plan.removes, timeline, clock=report.slot)
     return {"op": op, **{n: getattr(report, n) for n in names}, "exposed_since": since}
 
 
-def _repeated(snapshot: Snapshot, staged: Staged, slot: int, started: float) -> Report:
+def _repeated(snapshot: Snapshot, repeats: Repeats, started: float) -> Report:
     """Return the report for a batch that was applied before: nothing changes."""
+    slot = snapshot.ledger.clock or 0 if repeats.slot is None else repeats.slot
     return Report(
         slot=slot,
         time=snapshot.spec.timeline.show_slot(slot),
         ticks=0,
         version=snapshot.version,
-        received=staged.received,
+        received=repeats.records,
         live=snapshot.ledger.live_records,
         already_applied=True,
+        repeated=repeats.records,
+        repeated_of=slot,
+        repeated_files=tuple(repeats.files),
         seconds=_since(started),
     )
 
 
 def _run_what_is_due(
-    snapshot: Snapshot, report: Report, context: Context, *, was_in_order: bool
+    snapshot: Snapshot, report: Report, context: Context, phases: Phases, *, was_in_order: bool
 ) -> tuple[Report, bool]:
     """Seal and purge; returns the report with that, and whether it was done.
 
@@ -310,11 +327,13 @@ def _run_what_is_due(
         after = snapshot
         if is_sealing(after) and (completes or not was_in_order):
             context.progress("sealing")
-            after, sealed = seal(after, context)
+            with phases.timed("seal"):
+                after, sealed = seal(after, context)
             seals.append(sealed)
         lag = after.spec.lag
         if any(f.min_exp <= report.slot - lag for f in after.files):
-            after, purged = purge(after, context, lag=lag)
+            with phases.timed("purge"):
+                after, purged = purge(after, context, lag=lag)
             purges.append(purged)
 
     failures = warned(work)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 
 from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.values import plain
 
-__all__ = ["Time", "Wait", "plain", "read_moment", "read_seconds", "read_time"]
+__all__ = ["Duration", "Time", "Wait", "plain", "read_duration", "read_moment", "read_seconds", "read_time"]
 
 Time = str | int | date | datetime
-Wait = float | str | None
+Wait = float | str | timedelta | None
+Duration = str | int | timedelta
 
 
 def read_time(kind: TimeKind, value: Time) -> int:
@@ -30,12 +31,28 @@ def read_time(kind: TimeKind, value: Time) -> int:
     return kind.time(str(value))
 
 
+def read_duration(kind: TimeKind, value: Duration) -> int:
+    """Return a duration given as text, as a number for integer columns, or as a timedelta for others.
+
+    >>> read_duration(TimeKind.TIMESTAMP, timedelta(minutes=5)), read_duration(TimeKind.INTEGER, 10)
+    (300000000, 10)
+    """
+    if isinstance(value, timedelta):
+        value = f"{value // timedelta(microseconds=1)}us"
+    elif isinstance(value, int) and kind.has_wall_clock:
+        msg = f"duration {value} is a number, and the time columns of this table are {kind.value}s; write it like 90s, 5m or 7d, or pass a timedelta"
+        raise UsageError(msg)
+    return kind.duration(str(value))
+
+
 def read_seconds(wait: Wait) -> float:
     """Return a waiting time given in seconds or as text.
 
     >>> read_seconds("5m"), read_seconds(1.5), read_seconds(None)
     (300.0, 1.5, 0.0)
     """
+    if isinstance(wait, timedelta):
+        return wait.total_seconds()
     if isinstance(wait, str):
         return TimeKind.TIMESTAMP.seconds(TimeKind.TIMESTAMP.duration(wait))
     return wait or 0.0

@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ebb import OpenTable, Warehouse
+from ebb.warehouse.intake.quarantine import Refused, read_refused
 from ebb.warehouse.settings import Settings
+from ebb.warehouse.table.snapshot import Table
 from tests.model import Record
 
 __all__ = [
-    "ARROW", "NOW", "SCHEMA", "TIMES", "arrow_batch", "data_files", "integer_table", "open_warehouse", "records", "scanned", "scanned_ids",
+    "ARROW", "NOW", "SCHEMA", "TIMES", "arrow_batch", "data_files", "integer_table", "open_warehouse", "records", "refused_records", "scanned", "scanned_ids",
     "timestamp_table", "version_of", "write_batch",
 ]  # fmt: skip
 
@@ -100,6 +102,11 @@ def scanned(table: OpenTable, **options: Any) -> list[dict[str, Any]]:
     """Return the records of the window, by id if they have one."""
     rows = [row for part in table.scan(**options) for row in part.to_pylist()]
     return sorted(rows, key=lambda row: row.get("id", 0))
+
+
+def refused_records(table: Table) -> list[Refused]:
+    """Return the records in quarantine, oldest first."""
+    return [record for file in read_refused(table) for record in file.records]
 
 
 def version_of(table: OpenTable) -> int:

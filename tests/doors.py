@@ -15,9 +15,8 @@ from pathlib import Path
 
 from ebb import OpenTable
 from ebb.index.errors import WarehouseError
-from ebb.warehouse.intake.quarantine import read_refused
 from ebb.warehouse.table.snapshot import Table
-from tests.builders import integer_table, open_warehouse
+from tests.builders import integer_table, open_warehouse, refused_records
 from tests.direct import apply
 
 __all__ = ["DOORS", "make_table", "open_table"]
@@ -31,7 +30,7 @@ DOORS: dict[str, Callable[[OpenTable], object]] = {
     "scan latest": lambda table: table.up_to_date().scan().read_all(),
     "probe": lambda table: table.probe("k1", "k3"),
     "sql": lambda table: table.warehouse.sql("select key, count(*) from t group by key").read_all(),
-    "quarantine": lambda table: read_refused(table.table),
+    "quarantine": lambda table: refused_records(table.table),
     "update": lambda table: table.update(),
     "seal": lambda table: table.seal(),
     "purge": lambda table: table.purge(),

@@ -9,7 +9,22 @@ from typing import Annotated
 
 import typer
 
-from ebb.cli.options import DryRun, Json, Name, Wait, Yes, state
+from ebb.cli.options import (
+    DryRun,
+    Encoding,
+    Extra,
+    Json,
+    Label,
+    Name,
+    Remember,
+    Rename,
+    Separator,
+    Strict,
+    Wait,
+    Yes,
+    input_rules,
+    state,
+)  # fmt: skip
 from ebb.cli.output import render
 from ebb.index.errors import UsageError
 
@@ -20,13 +35,31 @@ def create(
     ctx: typer.Context,
     name: Name,
     key: Annotated[str, typer.Option(metavar="COL[,COL]", help="The columns that records are found by.")],
-    inserted: Annotated[str, typer.Option(metavar="COL", help="The column with a record's insertion time.")],
-    expires: Annotated[str, typer.Option(metavar="COL", help="The column with a record's expiration time.")],
+    inserted: Annotated[
+        str,
+        typer.Option(metavar="COL|EXPR", help="The insertion time: a column, or now, or an expression (now AS came)."),
+    ],
     tick: Annotated[str, typer.Option(metavar="D", help="The time between two updates (e.g. 5m, 1h).")],
     span: Annotated[str, typer.Option(metavar="D", help="The longest lifetime of a record (e.g. 7d).")],
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COL|EXPR",
+            help='The expiration time: a column, or an expression ("came + 30d", "coalesce(until, came + 7d)").',
+        ),
+    ] = None,
+    lifetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="D|COL", help="Instead of --expires: how long a record lives, or the column that says it."
+        ),
+    ] = None,
     like: Annotated[Path | None, typer.Option(metavar="FILE", help="Take the columns from this sample file.")] = None,
     schema: Annotated[
-        str | None, typer.Option(metavar="DDL", help='The columns (e.g. "tail STRING, dep TIMESTAMP").')
+        str | None,
+        typer.Option(
+            metavar="DDL", help='The columns (e.g. "tail STRING, dep TIMESTAMP"); with --like, those that differ.'
+        ),
     ] = None,
     origin: Annotated[str | None, typer.Option(metavar="T", help="When slot 1 starts; 1970 or 0 by default.")] = None,
     grid: Annotated[
@@ -58,6 +91,13 @@ def create(
     landing: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
     ] = None,
+    label: Label = None,
+    remember: Remember = None,
+    strict: Strict = None,
+    extra: Extra = None,
+    rename: Rename = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
@@ -67,7 +107,8 @@ def create(
         name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
         tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
         deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time,
-        log_retention=log_retention, landing=landing,
+        log_retention=log_retention, landing=landing, lifetime=lifetime, label=label, remember=remember,
+        inputs=input_rules(strict, extra, rename, separator, encoding),
     )  # fmt: skip
     if not dry_run:
         warehouse.create_declared(declared)
@@ -77,8 +118,15 @@ def create(
         render.json_object({**asdict(table), **more})
         return
     done = "would be created" if dry_run else "created"
-    choice = f"grid {table.grid}, runs {table.policy}: {declared.reason}"
-    render.lines([f"table {name} {done} in {declared.folder}", choice])
+    text = [f"table {name} {done} in {declared.folder}", f"grid {table.grid}, runs {table.policy}: {declared.reason}"]
+    if like is not None:
+        text.append(f"columns {', '.join(f'{c.name} {c.type.upper()}' for c in table.columns)}")
+    text += [
+        f"{column} is computed: {expression}"
+        for column, expression in ((table.inserted, table.inserted_as), (table.expires, table.expires_as))
+        if expression
+    ]
+    render.lines([render.visible(line) for line in text])
 
 
 def alter(
@@ -91,25 +139,33 @@ def alter(
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
     ] = None,
+    label: Label = None,
+    remember: Remember = None,
+    strict: Strict = None,
+    extra: Extra = None,
+    rename: Rename = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
     wait: Wait = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Change a table's deletion bound, quarantine time or landing folder, or add a column."""
-    changes = (deletion_bound, quarantine_time, log_retention, landing, add_column)
+    """Change a table's deletion bound, other times, landing folder or rules for batches, or add a column."""
+    inputs = input_rules(strict, extra, rename, separator, encoding)
+    changes = (deletion_bound, quarantine_time, log_retention, landing, add_column, label, remember, *inputs.values())
     if all(change is None for change in changes):
-        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --log-retention, --landing or --add-column"
+        msg = "alter changes nothing; see ebb alter --help for what can be changed. Tick, span, key and grid are fixed at creation"
         raise UsageError(msg)
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
-        landing=landing, add_column=add_column, wait=wait, dry_run=dry_run,
+        landing=landing, add_column=add_column, label=label, remember=remember, inputs=inputs, wait=wait, dry_run=dry_run,
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:
         render.json_object({**after, "dry_run": dry_run})
         return
     changed = [
-        f"{field.replace('_', ' ')}: {before[field]} → {after[field]}"
+        f"{field.replace('_', ' ')}: {_shown(before[field])} → {_shown(after[field])}"
         for field in after
         if field != "columns" and before[field] != after[field]
     ]
@@ -117,6 +173,14 @@ def alter(
     if dry_run:
         changed.append("(dry run: nothing was changed)")
     render.lines([render.visible(line) for line in changed] or ["nothing to change: the table is like that already"])
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return (
+            ", ".join(f"{name} {text}" for name, text in value.items() if text not in (None, False, {})) or "as usual"
+        )
+    return "none" if value is None else str(value)
 
 
 def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = False, json: Json = False) -> None:

@@ -11,14 +11,32 @@ import typer
 
 from ebb.cli.hints import error_text
 from ebb.cli.interrupts import guarded, terminable
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
+from ebb.cli.options import (
+    AllowRepeats,
+    Conf,
+    DryRun,
+    Encoding,
+    Extra,
+    Json,
+    Master,
+    Name,
+    Rename,
+    Separator,
+    Strict,
+    Wait,
+    input_rules,
+    state,
+)  # fmt: skip
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
     from ebb.maintenance.landing.run import Outcome
     from ebb.maintenance.update import Report
 
-__all__ = ["load", "run", "update"]
+__all__ = ["load", "run", "show_report", "update"]
+
+
+NOTHING_MOVED = 3  # the exit code of an update whose batch was applied before and that names no tick
 
 
 class BatchEngine(str, Enum):
@@ -38,7 +56,7 @@ Engine = Annotated[
     BatchEngine | None,
     typer.Option(
         "--engine",
-        help="Which engine reads the files. direct starts no JVM and reads Parquet; auto is direct for up to 64 MB of Parquet.",
+        help="Which engine reads the files. direct starts no JVM; auto is direct for up to 64 MB.",
         show_default="spark",
     ),
 ]
@@ -46,24 +64,37 @@ Engine = Annotated[
 
 def load(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None, engine: Engine = None,
+    strict: Strict = None, extra: Extra = None, rename: Rename = None, separator: Separator = None, encoding: Encoding = None,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Load the first records in bulk and set the clock."""
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.load(
-            files or [], at=at, engine=_named(engine), wait=wait, dry_run=dry_run, progress=render.progress
+            files or [],
+            at=at,
+            inputs=input_rules(strict, extra, rename, separator, encoding),
+            engine=_named(engine),
+            wait=wait,
+            dry_run=dry_run,
+            progress=render.progress,
         )
-    _show(name, report, json=json)
+    show_report(name, report, json=json)
 
 
 def update(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None,
     catch_up: Annotated[bool, typer.Option("--catch-up", help="Apply all ticks up to --at, or to now, in one commit.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    allow_repeats: AllowRepeats = False,
+    strict: Strict = None, extra: Extra = None, rename: Rename = None, separator: Separator = None, encoding: Encoding = None,
     engine: Engine = None, wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Add a batch and remove expired records in one commit; advances the clock by a tick."""
+    """Add a batch and remove expired records in one commit; advances the clock by a tick.
+
+    A batch that was applied before is left out. If --at names a new tick, that tick is applied without it (exit code 0);
+    without --at nothing changes (exit code 3).
+    """
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.update(
@@ -71,19 +102,24 @@ def update(
             at=at,
             catch_up=catch_up,
             yes=yes,
+            allow_repeats=allow_repeats,
+            inputs=input_rules(strict, extra, rename, separator, encoding),
             engine=_named(engine),
             wait=wait,
             dry_run=dry_run,
             progress=render.progress,
         )
-    _show(name, report, json=json)
+    show_report(name, report, json=json)
+    if report.already_applied and at is None:
+        raise typer.Exit(NOTHING_MOVED)
 
 
 def _named(engine: BatchEngine | None) -> str | None:
     return engine.value if engine else None
 
 
-def _show(name: str, report: Report, *, json: bool) -> None:
+def show_report(name: str, report: Report, *, json: bool) -> None:
+    """Print what an update did."""
     render.clear_progress()
     if json:
         render.json_object(asdict(report))
@@ -94,7 +130,9 @@ def _show(name: str, report: Report, *, json: bool) -> None:
 def report_lines(name: str, report: Report) -> list[str]:
     """Return what an update did, for people."""
     if report.already_applied:
-        return [f"{name}: already applied at slot {report.slot} ({report.time}); nothing changed"]
+        return [
+            f"{name}: already applied at slot {report.slot} ({report.time}); nothing changed, the clock did not move"
+        ]
     would = " (dry run: nothing was changed)" if report.dry_run else ""
     text = [
         f"{name}: slot {report.slot} ({report.time}), version {report.version}{would}",
@@ -102,9 +140,15 @@ def report_lines(name: str, report: Report) -> list[str]:
         f"  expired {report.expired:,}, live {report.live:,}; touched {report.cells_touched} of at most {report.cells_bound} cells",
         f"  files +{report.files_added} −{report.files_removed}, {render.bytes_text(report.bytes_written)} written, {report.seconds:.2f} s",
     ]
+    if report.repeated:
+        where = "" if report.repeated_of is None else f", at slot {report.repeated_of}"
+        names = f": {', '.join(map(render.visible, report.repeated_files))}" if report.repeated_files else ""
+        text.append(f"  left out {render.counted(report.repeated, 'record')} that came before{where}{names}")
     text += [f"  quarantined: {count:,} × {render.visible(reason)}" for reason, count in report.reasons.items()]
     if report.sealed_cells:
-        text.append(f"  sealed {report.sealed_cells} cells ({render.bytes_text(report.sealed_bytes)})")
+        text.append(
+            f"  sealed {render.counted(report.sealed_cells, 'cell')} ({render.bytes_text(report.sealed_bytes)})"
+        )
     return text + [f"  warning: {render.visible(warning)}" for warning in report.warnings]
 
 
@@ -123,9 +167,14 @@ def run(
     table: Annotated[list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given many times.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="T", help="Take this for now: replays the past.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    allow_repeats: AllowRepeats = False,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Apply what has arrived in the landing folders, tick by tick, in order."""
+    """Apply what has arrived in the landing folders, tick by tick, in order.
+
+    A file belongs to the tick whose end its name starts with (2026-03-01T0900Z-x.csv; for tables with --label start, its
+    start), or in which it was last modified. A file that cannot be read is set aside alone.
+    """
     from ebb.index.errors import UsageError
     from ebb.maintenance.schedule import Round
     from ebb.maintenance.values import read_moment
@@ -140,6 +189,7 @@ def run(
             until=until,
             once=once,
             yes=yes,
+            allow_repeats=allow_repeats,
             wait=wait,
             dry_run=dry_run,
             progress=render.progress,
@@ -156,7 +206,9 @@ def run(
             if json and (once or event.is_news):
                 render.json_object({"outcomes": [_outcome_object(o) for o in event.outcomes], "failed": failed})
             elif once and not json and not event.outcomes:
-                render.lines(["nothing to do: no files have arrived and no tick is due"])
+                waiting = f"{render.counted(event.waiting, 'file')} wait" + ("s" * (event.waiting == 1))
+                arrived = f"{waiting} for a tick that is not over" if event.waiting else "no files have arrived"
+                render.lines([f"nothing to do: no tick is due, and {arrived}"])
             sys.stdout.flush()
     if failed:
         raise typer.Exit(1)
@@ -174,9 +226,7 @@ def _outcome_object(outcome: Outcome) -> dict[str, Any]:
 def _show_outcome(outcome: Outcome) -> None:
     report = outcome.report
     if report is None and outcome.error is None:
-        render.lines(
-            [f"{outcome.table}, slot {outcome.slot}: would apply {outcome.files} file{'s' * (outcome.files != 1)}"]
-        )
+        render.lines([f"{outcome.table}, slot {outcome.slot}: would apply {render.counted(outcome.files, 'file')}"])
         return
     if report is None:
         kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
@@ -188,10 +238,14 @@ def _show_outcome(outcome: Outcome) -> None:
         return
     cells = (
         f"{outcome.table}  {report.time}",
-        f"+{report.admitted:,}".rjust(8) + f"−{report.expired:,}".rjust(8) + f"= {report.live:,} live".rjust(14),
+        f"+{report.admitted:,}".rjust(8) + f" −{report.expired:,}".rjust(9) + f" = {report.live:,} live".rjust(15),
         f"{report.cells_touched}/{report.cells_bound} cells".rjust(11),
         f"{report.seconds:.2f} s".rjust(7),
-        f"{report.quarantined} quarantined" if report.quarantined else "",
-        f"sealed {report.sealed_cells} cells" if report.sealed_cells else "",
+        f"{report.expired_on_arrival:,} expired on arrival" if report.expired_on_arrival else "",
+        f"{report.quarantined:,} quarantined" if report.quarantined else "",
+        f"{report.repeated:,} left out that came before" if report.repeated else "",
+        f"sealed {render.counted(report.sealed_cells, 'cell')}" if report.sealed_cells else "",
     )
     render.lines(["  ".join(cell for cell in cells if cell)])
+    for warning in report.warnings:
+        render.note(f"ebb: {outcome.table}, slot {outcome.slot}: warning: {render.visible(warning)}")

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ebb.cli.commands.ingest import show_report
 from ebb.cli.hints import error_text
-from ebb.cli.options import Json, Name, limit_option, state
+from ebb.cli.interrupts import guarded
+from ebb.cli.options import DryRun, Json, Name, Wait, limit_option, state
 from ebb.cli.output import render
 from ebb.cli.output.records import write_lines
-from ebb.index.errors import WarehouseError
+from ebb.index.errors import UsageError, WarehouseError
 
 if TYPE_CHECKING:
+    from ebb.maintenance.inspect.quarantined import Quarantine, Quarantined
     from ebb.maintenance.inspect.status import Status
 
 __all__ = ["explain", "history", "quarantine", "status"]
@@ -183,36 +186,95 @@ def explain(
 def quarantine(
     ctx: typer.Context,
     name: Name,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE", help="With --retry: repaired records, in files.", show_default=False),
+    ] = None,
     limit: Annotated[int, limit_option("Show at most N records.")] = 20,
     reason: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only records whose reason contains this text.")
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Export the records to fix them, as JSON lines or raw text lines."),
+        typer.Option(
+            metavar="FILE", help="Write the records to a file, to repair them: JSON lines, or lines as they came."
+        ),
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Apply the records, or the repaired ones of FILE, as an update.")
+    ] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove the records from the quarantine.")] = False,
+    at: Annotated[str | None, typer.Option("--at", metavar="T", help="With --retry: the time of the update.")] = None,
+    wait: Wait = None,
+    dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Show refused records with their reasons, or export them to be fixed."""
-    refused = state(ctx).open().table(name).quarantine(reason)
+    """Show refused records with their reasons, write them out, apply them again, or remove them."""
+    _check_quarantine(files, output, reason, retry=retry, clear=clear, at=at)
+    table = state(ctx).open().table(name)
+    if retry:
+        with guarded(table):
+            if files:
+                report = table.update(files, at=at, engine="auto", wait=wait, dry_run=dry_run, progress=render.progress)
+            else:
+                report = table.retry_quarantine(reason=reason, at=at, wait=wait, dry_run=dry_run)
+        show_report(name, report, json=json)
+        return
+    if clear:
+        done = table.clear_quarantine(reason=reason, wait=wait, dry_run=dry_run)
+        if json:
+            render.json_object({**asdict(done), "dry_run": dry_run})
+        else:
+            removed = "would be removed" if dry_run else "removed"
+            render.lines([f"{render.counted(done.cleared, 'record')} {removed} from the quarantine of {name}"])
+        return
+    refused = table.quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)
-    if output is not None:
+    if output is not None and count:
         write_lines([r.record for r in refused.records], output)
     if json:
         shown = [{**asdict(r), "record": _parsed(r.record)} for r in records]
         render.json_object({"name": name, "quarantined": count, "reasons": refused.reasons, "records": shown})
-        return
-    if not count:
-        render.lines([f"the quarantine of {name} is empty"])
-        return
+    elif not count:
+        there = render.counted(refused.quarantined, "record")
+        none = f"none of the {there} in the quarantine of {name} has a reason with {reason!r}"
+        render.lines([none if refused.quarantined else f"the quarantine of {name} is empty"])
+    elif output is not None:
+        step = f"repair them, then: ebb quarantine {name} --retry {output}"
+        render.lines([render.visible(f"{render.counted(count, 'record')} written to {output}; {step}")])
+    else:
+        render.lines(_refused_lines(refused, records, limit))
+
+
+def _check_quarantine(
+    files: list[str] | None, output: Path | None, reason: str | None, *, retry: bool, clear: bool, at: str | None
+) -> None:
+    if sum([retry, clear, output is not None]) > 1:
+        msg = "--retry, --clear and --output are three things to do; pass one of them"
+        raise UsageError(msg)
+    if not retry and (files or at is not None):
+        msg = "files and --at go with --retry"
+        raise UsageError(msg)
+    if files and reason is not None:
+        msg = "--reason chooses among the refused records, and FILE has its own; pass one of them"
+        raise UsageError(msg)
+
+
+def _refused_lines(refused: Quarantine, records: Sequence[Quarantined], limit: int) -> list[str]:
     reasons = [(f"{n:,}", why) for why, n in refused.reasons.items()]
     text = render.table_text(reasons, ("records", "reason"), right=(0,))
-    text += ["", *render.table_text([(r.time, r.reason, r.record) for r in records], ("slot time", "reason", "record"))]
+    rows = [(r.time, _place(r), r.reason, r.record) for r in records]
+    text += ["", *render.table_text(rows, ("slot time", "where", "reason", "record"))]
+    count = len(refused.records)
     if count > limit:
         text.append(f"({limit} of {count:,} shown; see --limit and --output)")
-    if output is not None:
-        text.append(f"{count:,} records written to {output}; fix them and hand them to ebb update")
-    render.lines(text)
+    return text
+
+
+def _place(record: Quarantined) -> str:
+    if record.file is None:
+        return ""
+    return record.file if record.line is None else f"{record.file}:{record.line}"
 
 
 def _parsed(record: str) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "bytes_text",
     "clear_progress",
+    "counted",
     "error",
     "heat_map",
     "json_object",
@@ -115,6 +116,15 @@ def bytes_text(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things.
+
+    >>> counted(1, "file"), counted(1200, "record")
+    ('1 file', '1,200 records')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def table_text(rows: Sequence[Sequence[object]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:

@@ -5,7 +5,7 @@ Times may be given as text, as numbers for integer columns, or as ``datetime`` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
+from ebb.maintenance.retry import Cleared, clear, retry
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
-from ebb.maintenance.values import Time, Wait, read_seconds, read_time
+from ebb.maintenance.values import Duration, Time, Wait, read_seconds, read_time
 from ebb.warehouse.intake.batch import Batch, BatchLike, batch_of
 from ebb.warehouse.settings import check_engine
 from ebb.warehouse.table.snapshot import Snapshot, Table
@@ -77,6 +78,8 @@ class OpenTable:
         at: Time | None = None,
         catch_up: bool = False,
         yes: bool = False,
+        allow_repeats: bool = False,
+        inputs: Mapping[str, Any] | None = None,
         engine: str | None = None,
         wait: Wait = None,
         dry_run: bool = False,
@@ -86,27 +89,41 @@ class OpenTable:
 
         A batch is paths of files, a Spark DataFrame, or Arrow data: an Arrow table or reader, a frame of pandas or
         polars, a DuckDB relation. Arrow data needs no JVM. ``engine`` says who reads files: ``spark``, ``direct`` (no
-        JVM, Parquet only) or ``auto`` (direct for Parquet up to 64 MB); by default what the settings say. Fits
-        ``foreachBatch`` as it is: each micro-batch is then the next tick.
+        JVM) or ``auto`` (direct up to 64 MB); by default what the settings say. Fits ``foreachBatch`` as it is: each
+        micro-batch is then the next tick.
+
+        A batch that was applied before, and files of it that were, are left out and reported as repeats, unless
+        ``allow_repeats``. ``inputs``: what is otherwise in this batch than in the table's rules for batches, for example
+        ``{"extra": "ignore", "rename": {"Event Time": "event_time"}}``.
         """
         found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
-        return update(self.table, found, context, at=self._time(at), catch_up=catch_up, yes=yes)
+        return update(
+            self.table,
+            found,
+            context,
+            at=self._time(at),
+            catch_up=catch_up,
+            yes=yes,
+            allow_repeats=allow_repeats,
+            inputs=inputs,
+        )
 
     def load(
         self,
         batch: BatchLike,
         *,
         at: Time | None = None,
+        inputs: Mapping[str, Any] | None = None,
         engine: str | None = None,
         wait: Wait = None,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
-        """Bring in the first records and set the clock; a batch and its engine are as in :meth:`update`."""
+        """Bring in the first records and set the clock; a batch, its engine and its rules are as in :meth:`update`."""
         found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
-        return load(self.table, found, context, at=self._time(at))
+        return load(self.table, found, context, at=self._time(at), inputs=inputs)
 
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.
@@ -142,11 +159,14 @@ class OpenTable:
     def alter(
         self,
         *,
-        deletion_bound: str | None = None,
-        quarantine_time: str | None = None,
-        log_retention: str | None = None,
+        deletion_bound: Duration | None = None,
+        quarantine_time: Duration | None = None,
+        log_retention: Duration | None = None,
+        remember: Duration | None = None,
         landing: str | None = None,
+        label: str | None = None,
         add_column: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
         wait: Wait = None,
         dry_run: bool = False,
     ) -> Altered:
@@ -157,8 +177,11 @@ class OpenTable:
             deletion_bound=deletion_bound,
             quarantine_time=quarantine_time,
             log_retention=log_retention,
+            remember=remember,
             landing=landing,
+            label=label,
             add_column=add_column,
+            inputs=inputs,
             wait=read_seconds(wait),
             dry_run=dry_run,
         )
@@ -215,6 +238,16 @@ class OpenTable:
     def quarantine(self, reason: str | None = None) -> Quarantine:
         """Return the refused records: all, or those whose reason holds a text."""
         return quarantined(self.table.snapshot(), reason)
+
+    def retry_quarantine(
+        self, *, reason: str | None = None, at: Time | None = None, wait: Wait = None, dry_run: bool = False
+    ) -> Report:
+        """Apply the refused records that are fine now, as an update; those that are not stay in quarantine."""
+        return retry(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), reason=reason, at=self._time(at))
+
+    def clear_quarantine(self, *, reason: str | None = None, wait: Wait = None, dry_run: bool = False) -> Cleared:
+        """Remove refused records: all, or those whose reason holds a text."""
+        return clear(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), reason=reason)
 
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""

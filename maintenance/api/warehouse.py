@@ -8,16 +8,18 @@ else comes back as frozen dataclasses.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ebb.index.inputs import InputRules
 from ebb.maintenance.api.table import OpenTable
 from ebb.maintenance.context import Context
-from ebb.maintenance.define import Declaration, Declared, Dropped, create, declare, drop
-from ebb.maintenance.values import Wait, read_seconds
+from ebb.maintenance.declare import Declaration, Declared, declare
+from ebb.maintenance.define import Dropped, create, drop
+from ebb.maintenance.values import Duration, Time, Wait, read_seconds
 from ebb.warehouse.intake.batch import Batch, memory_bytes
 from ebb.warehouse.settings import Settings, read_settings
 from ebb.warehouse.table.catalog import check_root, find_table, list_tables
@@ -87,12 +89,63 @@ class Warehouse:
         """Return a table."""
         return OpenTable(self, find_table(self.root, name))
 
-    def declare(self, name: str, **wish: Any) -> Declared:
+    def declare(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        inserted: str,
+        tick: Duration,
+        span: Duration,
+        expires: str | None = None,
+        lifetime: Duration | None = None,
+        schema: str | None = None,
+        like: str | Path | None = None,
+        origin: Time | None = None,
+        grid: str | None = None,
+        policy: str | None = None,
+        strategy: str | None = None,
+        deletion_bound: Duration | None = None,
+        reader_time: Duration | None = None,
+        quarantine_time: Duration | None = None,
+        log_retention: Duration | None = None,
+        remember: Duration | None = None,
+        landing: str | None = None,
+        label: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+    ) -> Declared:
         """Return the table that :meth:`create` would create, with every default filled in; nothing is changed."""
-        return declare(self.root, Declaration(name=name, **wish))
+        wish = Declaration(
+            name=name,
+            key=[key] if isinstance(key, str) else key,
+            inserted=inserted,
+            expires=expires,
+            lifetime=lifetime,
+            tick=tick,
+            span=span,
+            like=None if like is None else Path(like),
+            schema=schema,
+            origin=origin,
+            grid=grid,
+            policy=policy,
+            strategy=strategy,
+            deletion_bound=deletion_bound,
+            reader_time=reader_time,
+            quarantine_time=quarantine_time,
+            log_retention=log_retention,
+            remember=remember,
+            landing=landing,
+            label=label,
+            inputs=InputRules().changed(**(inputs or {})),
+        )
+        return declare(self.root, wish)
 
     def create(self, name: str, **wish: Any) -> OpenTable:
-        """Create a table; takes what ``ebb create`` takes, ``key`` as a list of names."""
+        """Create a table; takes what :meth:`declare` and ``ebb create`` take.
+
+        Durations may be text, a ``timedelta``, or numbers where times are integers. ``inputs``: rules for batches, for
+        example ``{"extra": "ignore"}``.
+        """
         return self.create_declared(self.declare(name, **wish))
 
     def create_declared(self, declared: Declared) -> OpenTable:
@@ -140,6 +193,7 @@ class Warehouse:
         until: datetime | None = None,
         once: bool = True,
         yes: bool = False,
+        allow_repeats: bool = False,
         wait: Wait = None,
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
@@ -152,7 +206,16 @@ class Warehouse:
         from ebb.maintenance.schedule import run
 
         context = self.context(wait=wait, dry_run=dry_run, progress=progress)
-        return run(self.root, context, tables=tables, until=until, yes=yes, once=once or dry_run, sleep=sleep)
+        return run(
+            self.root,
+            context,
+            tables=tables,
+            until=until,
+            yes=yes,
+            allow_repeats=allow_repeats,
+            once=once or dry_run,
+            sleep=sleep,
+        )
 
     def register(self, spark: SparkSession) -> None:
         """Make every table a view of its live window in a Spark session that has Delta's jars."""

@@ -19,6 +19,9 @@ class Quarantined:
     slot: int  # of the update that refused it
     time: str
     reason: str
+    file: str | None  # the name of the file it came in
+    line: int | None  # where it stands there; the number of the record in Parquet
+    column: str | None  # that does not fit, if it is one
     record: str  # as JSON, or the line as it came if it could not be read
 
 
@@ -27,6 +30,7 @@ class Quarantine:
     """The refused records of a table, oldest first, and how many there are for each reason, most first."""
 
     name: str
+    quarantined: int  # how many there are, whatever their reason
     reasons: Mapping[str, int]
     records: tuple[Quarantined, ...]
 
@@ -37,10 +41,14 @@ def quarantined(snapshot: Snapshot, reason: str | None = None) -> Quarantine:
     What an unfinished update left, after the clock, is not among them: the next try replaces it.
     """
     clock, show = snapshot.ledger.clock, snapshot.spec.timeline.show_slot
-    records = tuple(
-        Quarantined(slot=r.slot, time=show(r.slot), reason=r.reason, record=r.record)
-        for r in read_refused(snapshot.table)
-        if clock is not None and r.slot <= clock and (reason is None or reason in r.reason)
-    )
+    everything = [
+        Quarantined(
+            slot=r.slot, time=show(r.slot), reason=r.reason, file=r.file, line=r.line, column=r.column, record=r.record
+        )
+        for file in read_refused(snapshot.table)
+        if clock is not None and file.slot <= clock
+        for r in file.records
+    ]
+    records = tuple(r for r in everything if reason is None or reason in r.reason)
     reasons = dict(Counter(r.reason for r in records).most_common())
-    return Quarantine(name=snapshot.table.name, reasons=reasons, records=records)
+    return Quarantine(name=snapshot.table.name, quarantined=len(everything), reasons=reasons, records=records)

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ebb.index.timeline import TimeKind
-from ebb.maintenance.define import Description, described
+from ebb.maintenance.declare import Description, described
 from ebb.maintenance.inspect.exposure import exposure
 from ebb.maintenance.upkeep import erase_plan
 from ebb.warehouse.table.log import LogEntry

@@ -34,7 +34,6 @@ from ebb.warehouse.store.files import (
     free_place,
     make_folder,
     remove_empty_folders,
-    remove_file,
     remove_tree,
     rename,
 )
@@ -55,7 +54,6 @@ __all__ = [
     "keep_applied",
     "locked_folder",
     "put_back",
-    "refuse_batch",
     "refuse_file",
     "slot_of",
     "take",
@@ -107,12 +105,12 @@ def _look(folder: Path) -> None:
 
 
 @_translated
-def arrived(folder: Path, line: Timeline) -> list[Landed]:
+def arrived(folder: Path, line: Timeline, label: str = "end") -> list[Landed]:
     """Return the files that have arrived and are part of no batch yet, and the slots they belong to."""
     paths = list(folder.iterdir())
     for unfinished in _named(folder / LANDING_TAKEN, _UNFINISHED):
         paths += _entries(unfinished)
-    return [landed for path in paths if (landed := _landed(path, line))]
+    return [landed for path in paths if (landed := _landed(path, line, label))]
 
 
 def _entries(place: Path) -> list[Path]:
@@ -123,14 +121,14 @@ def _entries(place: Path) -> list[Path]:
         return []
 
 
-def _landed(path: Path, line: Timeline) -> Landed | None:
+def _landed(path: Path, line: Timeline, label: str) -> Landed | None:
     if path.name.startswith((".", "_")) or path.suffix in (".tmp", ".part") or not path.is_file():
         return None
     try:
         modified_us = path.stat().st_mtime_ns // 1000
     except FileNotFoundError:  # taken away again
         return None
-    return Landed(path, slot_of_file(path.name, modified_us, line))
+    return Landed(path, slot_of_file(path.name, modified_us, line, label))
 
 
 @_translated
@@ -192,38 +190,29 @@ def _stored(batch: Path, place: Path, slot: int) -> Path:
 @_translated
 def put_back(folder: Path, batch: Path) -> None:
     """Make the files of a batch arrive again: its tick was applied without them, so they are late."""
-    remove_file(batch / LANDING_REASONS)
     rename(batch, _unfinished(folder, slot_of(batch)))
 
 
 @_translated
 def keep_applied(folder: Path, batch: Path) -> None:
     """Keep the files of a batch that was applied."""
-    _stored(batch, folder / LANDING_APPLIED, slot_of(batch))
-
-
-@_translated
-def refuse_batch(folder: Path, batch: Path, slot: int, names: Sequence[str], reason: str) -> Path:
-    """Set a batch aside that cannot be applied, with the reason beside it; it is kept from ``slot`` on."""
-    _note(batch, names, reason)  # first: no file is ever refused without a reason
-    return _stored(batch, folder / LANDING_REFUSED, slot)
+    remove_empty_folders(batch)
+    if batch.is_dir():
+        _stored(batch, folder / LANDING_APPLIED, slot_of(batch))
 
 
 @_translated
 def refuse_file(folder: Path, file: Path, slot: int, reason: str) -> Path | None:
-    """Set a file aside that cannot be part of a batch, as :func:`refuse_batch` does; None if it is gone."""
+    """Set a file aside that cannot be read, with the reason beside it; it is kept from ``slot`` on.  None if it is gone."""
     if not file.is_file():
         return None
     place = folder / LANDING_REFUSED / str(slot)
     make_folder(place, exist_ok=True, parents=True)
     target = free_place(place, (numbered_file(file.name, n) for n in itertools.count()))
-    _note(place, [target.name], reason)
+    # First the reason: no file is ever refused without one.
+    append_line(place / LANDING_REASONS, json.dumps({"files": [target.name], "reason": reason}))
     rename(file, target)
     return place
-
-
-def _note(place: Path, names: Sequence[str], reason: str) -> None:
-    append_line(place / LANDING_REASONS, json.dumps({"files": names, "reason": reason}))
 
 
 @_translated

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from ebb.index.errors import AppliedSlotError, InputError, SchemaDriftError, UnreadableInputError, WarehouseError
+from ebb.index.errors import AppliedSlotError, InputError, WarehouseError
 from ebb.maintenance.context import Context
 from ebb.maintenance.landing.folder import (
     arrived,
@@ -15,7 +15,6 @@ from ebb.maintenance.landing.folder import (
     keep_applied,
     locked_folder,
     put_back,
-    refuse_batch,
     refuse_file,
     slot_of,
     take,
@@ -24,13 +23,12 @@ from ebb.maintenance.landing.folder import (
 from ebb.maintenance.landing.steps import Step, due_slot, steps
 from ebb.maintenance.update import Report, update
 from ebb.warehouse.intake.batch import Files
+from ebb.warehouse.intake.faults import bad_files
 from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Outcome", "has_work", "run_table"]
-
-_BAD_BATCH = (SchemaDriftError, UnreadableInputError)  # what it is the files' fault; other errors may go away
+__all__ = ["Outcome", "files_waiting", "has_work", "run_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,15 @@ def has_work(snapshot: Snapshot, until: datetime) -> bool:
     return folder is not None and bool(taken_batches(folder) or _steps(snapshot, folder, until))
 
 
-def run_table(snapshot: Snapshot, context: Context, *, until: datetime, yes: bool = False) -> Iterator[Outcome]:
+def files_waiting(snapshot: Snapshot) -> int:
+    """Return how many files have arrived in a table's landing folder."""
+    folder = _folder(snapshot)
+    return len(arrived(folder, snapshot.spec.timeline)) if folder is not None else 0
+
+
+def run_table(
+    snapshot: Snapshot, context: Context, *, until: datetime, yes: bool = False, allow_repeats: bool = False
+) -> Iterator[Outcome]:
     """Apply what has arrived for a table, if it has a landing folder; yields an outcome per update and per refusal.
 
     Ticks that are over at ``until`` are due: now, or an earlier moment to replay the past. One run at a time works on a
@@ -73,7 +79,7 @@ def run_table(snapshot: Snapshot, context: Context, *, until: datetime, yes: boo
         snapshot = snapshot.table.snapshot()
         if _folder(snapshot) != folder:  # altered meanwhile: another lock counts now
             return
-        for outcome in _applied(snapshot, folder, context, until=until, yes=yes):
+        for outcome in _applied(snapshot, folder, context, until=until, yes=yes, allow_repeats=allow_repeats):
             yield outcome
             if outcome.is_stopped:
                 return
@@ -86,7 +92,7 @@ def _folder(snapshot: Snapshot) -> Path | None:
 def _steps(snapshot: Snapshot, folder: Path, until: datetime) -> list[Step]:
     """Return the updates that are due for the files that have arrived."""
     line = snapshot.spec.timeline
-    landed = arrived(folder, line)
+    landed = arrived(folder, line, snapshot.spec.label)
     due = steps(snapshot.ledger.clock, due_slot(line, until), landed)
     if landed and not due and snapshot.ledger.clock is None and not line.kind.has_wall_clock:
         msg = f"table {snapshot.table.name} has no clock yet, and no file in {folder} is named after its tick, like 40-cars.csv"
@@ -104,13 +110,19 @@ def _planned(snapshot: Snapshot, folder: Path, until: datetime) -> Iterator[Outc
         yield Outcome(table=name, slot=step.slot, files=len(fit))
 
 
-def _applied(snapshot: Snapshot, folder: Path, context: Context, *, until: datetime, yes: bool) -> Iterator[Outcome]:
+def _applied(
+    snapshot: Snapshot, folder: Path, context: Context, *, until: datetime, yes: bool, allow_repeats: bool
+) -> Iterator[Outcome]:
     """Finish what a run before has taken, apply what is due, erase what has been kept for long enough."""
     line = snapshot.spec.timeline
     batches = taken_batches(folder)
-    slots = [*map(slot_of, batches), *(file.slot for file in arrived(folder, line)), due_slot(line, until)]
+    slots = [
+        *map(slot_of, batches),
+        *(file.slot for file in arrived(folder, line, snapshot.spec.label)),
+        due_slot(line, until),
+    ]
     last = max(slot for slot in (*slots, snapshot.ledger.clock, 0) if slot is not None)
-    work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, last=last)
+    work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, allow_repeats=allow_repeats, last=last)
     for batch in batches:
         yield from work.apply(slot_of(batch), batch)
     snapshot = snapshot.table.snapshot()
@@ -133,7 +145,7 @@ def _unfit(path: Path, spec: TableSpec) -> str | None:
     if path.is_symlink() and not path.readlink().is_absolute():
         return f"{path}: it is a relative symbolic link, which would lead nowhere once it is moved; put the file itself there"
     try:
-        check_inputs(find_inputs([str(path)]), spec.columns)
+        check_inputs(find_inputs([str(path)]), spec.input_schema)
     except InputError as error:
         return str(error)
     return None
@@ -148,34 +160,49 @@ class _Work:
     folder: Path
     context: Context
     yes: bool
+    allow_repeats: bool
     last: int  # where the clock will be: what is refused is kept from then on, however long ago its tick was
 
     def apply(self, slot: int, batch: Path | None) -> Iterator[Outcome]:
-        """Make one update; its batch is then applied, refused, late, or still taken because the table has to wait."""
-        line = self.spec.timeline
-        files: Sequence[InputFile] = ()
+        """Make one update; its batch is then applied, late, or still taken because the table has to wait.
+
+        A file that cannot be read is set aside alone, and the tick is applied with the others.
+        """
         outcome = Outcome(table=self.table.name, slot=slot, files=0)
-        try:
-            files = find_inputs([str(batch)]) if batch else []
-            outcome = replace(outcome, files=len(files))
-            batch_files = Files(tuple(files), self.context.engine)
-            report = update(self.table, batch_files, self.context, at=line.end_of(slot), catch_up=True, yes=self.yes)
-        except AppliedSlotError:  # somebody else has moved the clock: the files are late and join the next tick
-            if batch is not None:
-                put_back(self.folder, batch)
-            return
-        except WarehouseError as error:
-            if batch is None or not isinstance(error, _BAD_BATCH):
+        while True:
+            try:
+                files = find_inputs([str(batch)]) if batch else []
+                outcome = replace(outcome, files=len(files))
+                report = self._updated(slot, files)
+            except AppliedSlotError:  # somebody else has moved the clock: the files are late and join the next tick
+                if batch is not None:
+                    put_back(self.folder, batch)
+                return
+            except InputError as error:
+                faults = bad_files(error)
+                if batch is None or not faults:
+                    yield replace(outcome, error=str(error), cause=error)
+                    return
+                yield from self._set_aside(slot, faults)
+            except WarehouseError as error:
                 yield replace(outcome, error=str(error), cause=error)
                 return
-            aside = refuse_batch(self.folder, batch, self.last, [file.path.name for file in files], str(error))
-            yield replace(outcome, error=str(error), set_aside=str(aside), cause=error)
-            is_left_out = True
-        else:
-            if batch is not None or not report.already_applied:
-                yield replace(outcome, report=report)
-            if batch is not None:
-                keep_applied(self.folder, batch)
-            is_left_out = report.already_applied and line.kind.has_wall_clock
-        if is_left_out and batch is not None:  # the tick is over, whatever its batch was
-            yield from self.apply(slot, None)
+            else:
+                if files or not report.already_applied:
+                    yield replace(outcome, report=report)
+                if batch is not None:
+                    keep_applied(self.folder, batch)
+                return
+
+    def _updated(self, slot: int, files: Sequence[InputFile]) -> Report:
+        batch, at = Files(tuple(files), self.context.engine), self.spec.timeline.end_of(slot)
+        return update(
+            self.table, batch, self.context, at=at, catch_up=True, yes=self.yes, allow_repeats=self.allow_repeats
+        )
+
+    def _set_aside(self, slot: int, faults: Mapping[str, InputError]) -> Iterator[Outcome]:
+        for path, fault in faults.items():
+            aside = refuse_file(self.folder, Path(path), self.last, str(fault))
+            yield Outcome(
+                table=self.table.name, slot=slot, files=1, error=str(fault), set_aside=str(aside), cause=fault
+            )

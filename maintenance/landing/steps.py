@@ -57,8 +57,10 @@ def label_time(name: str, kind: TimeKind) -> int | None:
     return kind.from_datetime(moment)
 
 
-def slot_of_file(name: str, modified_us: int, line: Timeline) -> int | None:
+def slot_of_file(name: str, modified_us: int, line: Timeline, label: str = "end") -> int | None:
     """Return the slot that a file belongs to by its name or by when it was last modified; None: the next one.
+
+    ``label``: whether its name says the end of its tick or the start.
 
     >>> hours = Timeline(kind=TimeKind.TIMESTAMP, origin=0, tick=3600_000_000, span=86400_000_000)
     >>> slot_of_file("1970-01-01T0500Z.csv", 0, hours), slot_of_file("cars.csv", 4 * 3600_000_000 + 1, hours)
@@ -66,7 +68,7 @@ def slot_of_file(name: str, modified_us: int, line: Timeline) -> int | None:
     """
     time = label_time(name, line.kind)
     if time is not None:
-        return line.clock_at(time)
+        return line.clock_at(time) + (label == "start")
     return line.slot_of(line.kind.from_micros(modified_us)) if line.kind.has_wall_clock else None
 
 

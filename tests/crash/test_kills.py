@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from ebb import OpenTable
-from ebb.warehouse.intake.quarantine import read_refused
-from tests.builders import integer_table, open_warehouse, scanned_ids, write_batch
+from tests.builders import integer_table, open_warehouse, refused_records, scanned_ids, write_batch
 from tests.crash.processes import Process, java_of, until, wait_for_end
 from tests.model import Model, Record
 from tests.seeds import drawn_seed, rounds
@@ -79,7 +78,7 @@ class Story:
         table = self.open()
         clock = table.table.snapshot().ledger.clock or 0
         assert scanned_ids(table) == self.windows[clock]
-        refused = [r for r in read_refused(table.table) if r.slot <= clock]
+        refused = [r for r in refused_records(table.table) if r.slot <= clock]
         assert sorted(int(r.record.split(",")[0].split(":")[1]) for r in refused) == self.refused[clock]
         return clock
 

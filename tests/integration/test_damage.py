@@ -36,12 +36,11 @@ from ebb.index.columns import SLOT_COLUMNS
 from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 from ebb.index.sidefile import load_blocks
-from ebb.warehouse.intake.quarantine import read_refused
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.writer import Layout, RunWriter
 from ebb.warehouse.store.paths import SIDE_SUFFIX, side_file
-from tests.builders import integer_table, open_warehouse, scanned_ids, version_of, write_batch
+from tests.builders import integer_table, open_warehouse, refused_records, scanned_ids, version_of, write_batch
 from tests.model import Model, Record
 from tests.seeds import drawn_seed
 
@@ -747,7 +746,7 @@ def test_a_path_in_the_log_of_the_quarantine_is_hostile_too(tmp_path: Path) -> N
     for path, slot in (("../precious", 9), (str(precious), 0)):
         _plant(table.table.quarantine, _added(path, {"_slot": str(slot)}))
 
-    for run in (lambda: table.update(at=2), table.erase, lambda: read_refused(table.table)):
+    for run in (lambda: table.update(at=2), table.erase, lambda: refused_records(table.table)):
         with pytest.raises(CorruptionError, match="outside the table"):
             run()
     assert precious.read_bytes() == b"precious"

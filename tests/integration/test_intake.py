@@ -18,15 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from ebb import OpenTable, Warehouse
-from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.index.errors import SchemaDriftError, UnreadableInputError, UsageError
 from ebb.maintenance.update import Report
-from ebb.warehouse.intake.quarantine import commit_refused, read_refused, write_refused
+from ebb.warehouse.intake.quarantine import commit_refused, write_refused
 from tests.builders import (
     SCHEMA,
     arrow_batch,
     data_files,
     integer_table,
     records,
+    refused_records,
     scanned,
     scanned_ids,
     timestamp_table,
@@ -41,7 +42,7 @@ UTC = timezone.utc
 
 def refused(table: OpenTable) -> Counter[str]:
     """Return how many records are in quarantine for each reason."""
-    return Counter(record.reason for record in read_refused(table.table))
+    return Counter(record.reason for record in refused_records(table.table))
 
 
 def adds_up(report: Report) -> bool:
@@ -104,7 +105,7 @@ def test_each_record_has_exactly_the_fate_that_its_times_and_key_give_it(
     assert report.expired_on_arrival == sum(fate == "over" for _, fate in FATES)
     assert scanned_ids(table) == [row[0] for row, fate in FATES if fate is None]
     assert adds_up(report)
-    kept = {json.loads(record.record)["id"]: (record.slot, record.reason) for record in read_refused(table.table)}
+    kept = {json.loads(record.record)["id"]: (record.slot, record.reason) for record in refused_records(table.table)}
     assert kept == {row[0]: (5, fate) for row, fate in FATES if fate not in (None, "over")}
 
 
@@ -390,11 +391,22 @@ def test_csv_that_cannot_be_read_goes_to_quarantine_as_the_text_it_was(warehouse
     report = table.update(write_lines(tmp_path / "b.csv", *lines), at=5)
 
     assert report.reasons == {
-        "unreadable": len(broken),
+        "it has too few fields": 2,
+        "it has too many fields": 1,
+        "id does not fit bigint": 2,
+        "inserted does not fit bigint": 2,
         "key key is null": 1,
         "insertion time inserted is null": 1,
     }
-    assert sorted(r.record for r in read_refused(table.table) if r.reason == "unreadable") == sorted(broken)
+    kept = refused_records(table.table)
+    assert sorted(r.record for r in kept if "fields" in r.reason) == sorted([broken[0], broken[1], broken[6]])
+    assert {(r.file, r.line, r.column) for r in kept} == {
+        *(("b.csv", line, None) for line in (3, 4, 9, 11, 13)),
+        *(("b.csv", line, "id") for line in (5, 7)),
+        *(("b.csv", line, "inserted") for line in (6, 8)),
+    }
+    shown = {"id": "four", "key": "a", "inserted": "5", "expires": "8", "pay": "x"}
+    assert shown in [json.loads(r.record) for r in kept if r.column == "id"]
     assert [(row["id"], row["key"], row["pay"]) for row in scanned(table)] == [(1, "a", "x"), (8, "", "")]
     assert adds_up(report)
 
@@ -412,7 +424,7 @@ def test_csv_of_other_systems_is_read_and_an_open_quote_loses_nothing(warehouse:
         (tmp_path / f"{name}.csv").write_bytes(text.encode())
         table = integer_table(warehouse, name)
         assert adds_up(table.update(tmp_path / f"{name}.csv", at=5))
-        found[name] = [row["pay"] for row in scanned(table)] + [r.record for r in read_refused(table.table)]
+        found[name] = [row["pay"] for row in scanned(table)] + [r.record for r in refused_records(table.table)]
 
     assert found == {
         "windows": ["x", "two\nlines"],
@@ -433,15 +445,23 @@ def test_json_that_cannot_be_read_goes_to_quarantine_as_the_text_it_was(warehous
         "not json",
         json.dumps(good | {"id": 1.5}),
         json.dumps(good | {"id": 2**64}),
-        json.dumps(good | {"inserted": "5"}),
+        json.dumps(good | {"inserted": "x"}),
         json.dumps(good | {"id": [1]}),
         json.dumps(good | {"id": True}),
     ]
     lines = [json.dumps(good), *broken, "", "   ", "{}", json.dumps(good | {"id": 7, "key": None})]
     report = table.update(write_lines(tmp_path / "b.jsonl", *lines), at=5)
 
-    assert report.reasons == {"unreadable": len(broken), "key key is null": 2}
-    assert sorted(r.record for r in read_refused(table.table) if r.reason == "unreadable") == sorted(broken)
+    assert report.reasons == {
+        "it is not JSON": 2,
+        "it is not a JSON object": 3,
+        "id does not fit bigint": 4,
+        "inserted does not fit bigint": 1,
+        "key key is null": 2,
+    }
+    kept = refused_records(table.table)
+    assert sorted(r.record for r in kept if "key" not in r.reason) == sorted(broken)
+    assert {r.line: r.record for r in kept if "key" not in r.reason} == dict(enumerate(broken, start=2))
     assert scanned(table) == [good]
     assert adds_up(report)
 
@@ -458,8 +478,8 @@ def test_a_line_that_holds_more_than_one_json_record_goes_to_quarantine_whole(
     odd = json.dumps(good | {"id": 2, "x": math.inf})
     report = table.update(write_lines(tmp_path / "b.jsonl", line, odd, f" {line} \t", *broken), at=5)
 
-    assert report.reasons == {"unreadable": len(broken)}
-    assert sorted(r.record for r in read_refused(table.table)) == sorted(broken)
+    assert report.reasons == {"it is not JSON": len(broken)}
+    assert sorted(r.record for r in refused_records(table.table)) == sorted(broken)
     assert [row["x"] for row in scanned(table)] == [0.5, 0.5, math.inf]
 
 
@@ -647,15 +667,16 @@ def test_damaged_files_are_refused_as_a_whole_and_the_next_update_goes_on(wareho
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00id")
     fine = write_batch(tmp_path / "fine.csv", many[:3])
     for file in [*damaged, tmp_path / "no.csv.gz", tmp_path / "bytes.csv"]:
-        with pytest.raises(UnreadableInputError):
+        with pytest.raises((UnreadableInputError, SchemaDriftError)) as caught:
             table.update([fine, file], at=5)
+        assert caught.value.file == str(file)
         assert version_of(table) == 0
         assert data_files(table) == []
     assert table.update(fine, at=5).admitted == 3
 
 
 def test_names_that_intake_needs_itself_are_refused_for_columns(warehouse: Warehouse) -> None:
-    for name in ("_raw", "_reason", "_keys", "_over", "_h1", "_h2", "_g", "_E", "_ins_slot"):
+    for name in ("_raw", "_reason", "_column", "_file", "_line", "_over", "_h1", "_f2", "_g", "_E", "_ins_slot"):
         with pytest.raises(UsageError, match="reserved"):
             integer_table(warehouse, schema=f"{SCHEMA}, {name} STRING")
 
@@ -673,7 +694,7 @@ def test_columns_may_have_the_names_that_intake_uses_in_passing(
     assert table.update(write_rows(tmp_path / "b.jsonl", [row, bad]), at=5).reasons == {"key key is null": 1}
 
     assert scanned(table) == [row]
-    assert json.loads(read_refused(table.table)[0].record) == bad
+    assert json.loads(refused_records(table.table)[0].record) == bad
 
 
 def test_quarantined_records_go_when_their_time_is_over(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -681,7 +702,7 @@ def test_quarantined_records_go_when_their_time_is_over(warehouse: Warehouse, tm
     for slot in (5, 6):
         bad = [Record(slot, f"canary{slot}", slot, slot)]
         table.update(write_batch(tmp_path / f"{slot}.csv", bad), at=slot)
-    assert [r.slot for r in read_refused(table.table)] == [5, 6]
+    assert [r.slot for r in refused_records(table.table)] == [5, 6]
 
     def left() -> list[int]:
         files = table.table.quarantine.glob("_slot=*/*.parquet")
@@ -693,11 +714,11 @@ def test_quarantined_records_go_when_their_time_is_over(warehouse: Warehouse, tm
     assert table.erase(dry_run=True).quarantine_files_erased == 0
     assert left() == [5, 6]
     assert table.erase().quarantine_files_erased == 1
-    assert left() == [6] == [r.slot for r in read_refused(table.table)]
+    assert left() == [6] == [r.slot for r in refused_records(table.table)]
     table.update(at=8)
     table.update(at=9)
     assert left() == []
-    assert read_refused(table.table) == []
+    assert refused_records(table.table) == []
     log = b"".join(path.read_bytes() for path in table.table.quarantine.rglob("*") if path.is_file())
     assert b"canary" not in log
 
@@ -708,7 +729,8 @@ def test_what_an_unfinished_try_left_in_quarantine_is_replaced(
 ) -> None:
     table = integer_table(warehouse)
     table.update(write_batch(tmp_path / "5.csv", records((1, "a", 5, 8), (2, None, 5, 8))), at=5)
-    stale = pa.table({"_reason": ["from a try that died"], "_raw": ["{}"]})
+    reason, record, nothing = pa.array(["from a try that died"]), pa.array(["{}"]), pa.nulls(1, pa.string())
+    stale = pa.table([reason, record, nothing, pa.nulls(1, pa.int64()), nothing], names=list("abcde"))
     for slot in (6, 7):
         folder = f"u{slot}-0123456789ab"
         (table.table.folder / folder).mkdir()

@@ -13,7 +13,7 @@ import pytest
 
 from ebb import OpenTable
 from ebb.index.errors import CorruptionError, WarehouseError
-from ebb.index.ledger import Change
+from ebb.index.ledger import Change, remembered_ticks
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.plan.change import Plan
 from ebb.warehouse.store.paths import entry_name
@@ -70,7 +70,7 @@ def test_a_table_that_is_moved_forward_is_the_table_that_is_read_anew(tmp_path: 
             assert _same(other.snapshot(), fresh)
     ledger = Table(table.table.root, "t").snapshot().ledger
     line = table.table.snapshot().spec.timeline
-    assert [ledger.slot_applied(f"d{slot}", line) for slot in (3, 51, 117)] == [3, 51, 117]
+    assert [ledger.slot_applied(f"d{slot}", remembered_ticks(line)) for slot in (3, 51, 117)] == [3, 51, 117]
 
 
 def test_a_large_change_is_a_state_of_its_own(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_large_change_is_a_state_of_its_own(tmp_path: Path) -> None:
     assert (table.table.log / entry_name(after.version)).stat().st_size < 16_000
     assert after.ledger.live == arrivals
     assert _same(after, Table(table.table.root, "t").snapshot())
-    assert after.ledger.slot_applied("large", after.spec.timeline) == 1
+    assert after.ledger.slot_applied("large", after.spec.remembered_ticks) == 1
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped"])

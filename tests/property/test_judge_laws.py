@@ -10,7 +10,8 @@ from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, Column
 from ebb.index.grid import Grid, Ring, Shuffle
 from ebb.index.strategy import Strategy
 from ebb.index.timeline import TimeKind, Timeline
-from ebb.warehouse.intake.judge import OVER, RAW, REASON, judge
+from ebb.warehouse.intake.judge import OVER, judge
+from ebb.warehouse.intake.received import MARKS, RAW, REASON
 from ebb.warehouse.table.spec import TableSpec
 from tests.model import Model, Record
 
@@ -53,7 +54,7 @@ def arrow(batch: list[Record]) -> pa.Table:
             "key": pa.array([r.key for r in batch], pa.string()),
             "ins": pa.array([r.inserted for r in batch], pa.int64()),
             "exp": pa.array([r.expires for r in batch], pa.int64()),
-            RAW: pa.nulls(len(batch), pa.string()),
+            **{mark.name: pa.nulls(len(batch), mark.type) for mark in MARKS},
         }
     )
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ebb.index.fingerprints import Fingerprints, Segment, fingerprint, merges, survivors
 from ebb.index.histogram import Histogram
-from ebb.index.ledger import Change, Ledger
+from ebb.index.ledger import Change, Ledger, remembered_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
 LINE = Timeline(kind=TimeKind.INTEGER, origin=0, tick=1, span=12)
@@ -124,7 +124,9 @@ def test_every_batch_that_is_remembered_is_recognised_under_any_slot(history: li
         applied += [(slot, f"batch {slot}")] if lives else []
 
     for at, digest in applied:
-        if at >= ledger.remembered_since(LINE):
+        if at >= ledger.remembered_since(remembered_ticks(LINE)):
             assert fingerprint(digest) in {number for _, number in ledger.fingerprints.recent}
-            assert {ledger.check_repeat(when, digest, LINE) for when in (0, at, slot, slot + 1)} == {at}
-    assert ledger.check_repeat(slot + 1, "another batch", LINE) is None
+            assert {
+                ledger.check_repeat(when, digest, LINE, remembered_ticks(LINE)) for when in (0, at, slot, slot + 1)
+            } == {at}
+    assert ledger.check_repeat(slot + 1, "another batch", LINE, remembered_ticks(LINE)) is None

@@ -39,8 +39,8 @@ FILES: dict[str, str] = {
     "newest entry": "t/_delta_log/*3.json",
     "an entry": "t/_delta_log/*2.json",
     "oldest entry": "t/_delta_log/*0.json",
-    "data files": "t/u*/*/*/*.parquet",
-    "side files": "t/u*/*/*/*.keys",
+    "data files": "t/u*/*/*/*/*.parquet",
+    "side files": "t/u*/*/*/*/*.keys",
     "log of quarantine": "t.quarantine/_delta_log/*2.json",
     "quarantine": "t.quarantine/*/*.parquet",
 }
@@ -177,8 +177,8 @@ def public_folder() -> Iterator[Path]:
         ("t", set(DOORS) - {"tables", "quarantine"}),
         ("t/_delta_log", set(DOORS) - {"tables", "find", "quarantine"}),
         ("t/_delta_log/*3.json", set(DOORS) - {"tables", "find", "quarantine"}),
-        ("t/u*/*/*/*.parquet", READERS | WRITERS),
-        ("t/u*/*/*/*.keys", WRITERS),
+        ("t/u*/*/*/*/*.parquet", READERS | WRITERS),
+        ("t/u*/*/*/*/*.keys", WRITERS),
         ("t.quarantine/*/*.parquet", WRITERS | {"quarantine"}),
     ],
 )

@@ -8,7 +8,7 @@ write with the same code, and give the same digest. Importing this module import
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Union
 
@@ -21,6 +21,7 @@ from ebb.warehouse.table.spec import TableSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ebb.warehouse.intake.quarantine import RefusedFile
     from ebb.warehouse.intake.staged import Staged, Survey
     from ebb.warehouse.intake.task import Task
 
@@ -30,12 +31,14 @@ __all__ = [
     "BatchLike",
     "Files",
     "Frame",
+    "Refusals",
     "Source",
     "Stream",
     "batch_of",
     "is_nothing",
     "memory_bytes",
     "open_batch",
+    "without_engine",
 ]
 
 
@@ -67,7 +70,14 @@ class Stream:
     stream: ArrowStream
 
 
-Batch = Files | Frame | Stream
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Refused records that are judged once more, file by file of the quarantine."""
+
+    files: tuple[RefusedFile, ...]
+
+
+Batch = Files | Frame | Stream | Refusals
 
 
 class Source(Protocol):
@@ -109,7 +119,12 @@ def _files(names: Sequence[str | Path], engine: Engine) -> Files:
 
 def is_nothing(batch: Batch) -> bool:
     """Whether a batch is known to have no records without opening it."""
-    return isinstance(batch, Files) and not batch.files
+    return isinstance(batch, Files | Refusals) and not batch.files
+
+
+def without_engine(batch: Batch) -> Batch:
+    """Return a batch that starts no JVM if it need not: for one that is only compared with what was applied."""
+    return replace(batch, engine="auto") if isinstance(batch, Files) and batch.engine == "spark" else batch
 
 
 def memory_bytes(batch: Batch) -> int | None:
@@ -121,36 +136,44 @@ def open_batch(batch: Batch, spec: TableSpec, *, spark: Callable[[], SparkSessio
     """Check that a batch has the table's columns, and return the records of it.  Spark starts only if it reads them."""
     match batch:
         case Files(files, engine):
-            check_inputs(files, spec.columns)
-            if _is_direct(files, engine, sizes):
+            pieces = check_inputs(files, spec.input_schema)
+            old = [file for file in files if file.has_old_calendar]
+            if _is_direct(files, old, engine, sizes):
                 from ebb.warehouse.intake.arrow_source import file_source
 
-                return file_source(files, spec, sizes)
-            from ebb.warehouse.intake.readers import read_files
-            from ebb.warehouse.intake.spark_source import SparkSource
+                return file_source(pieces, spec, sizes)
+            from ebb.warehouse.intake import spark_source
 
-            return SparkSource(read_files(spark(), spec, files), spec, memory_bytes(batch), sizes)
+            if not old:
+                return spark_source.file_source(spark(), pieces, spec, sizes)
+            if len(old) < len(files):
+                step = "apply the files of that calendar in a batch of their own"
+                raise UnreadableInputError(
+                    old[0].path, "it has dates of the calendar of Spark 2, and others do not", step
+                )
+            return spark_source.old_file_source(spark(), files, spec, sizes)
         case Frame(frame):
-            from ebb.warehouse.intake.readers import check_frame
-            from ebb.warehouse.intake.spark_source import SparkSource
+            from ebb.warehouse.intake.spark_source import frame_source
 
-            check_frame(frame, spec)
-            return SparkSource(frame, spec, None, sizes)
+            return frame_source(frame, spec, sizes)
         case Stream(stream):
             from ebb.warehouse.intake.arrow_source import stream_source
 
             return stream_source(stream, spec, sizes)
+        case Refusals(files):
+            from ebb.warehouse.intake.arrow_source import refused_source
+
+            return refused_source(files, spec, sizes)
 
 
-def _is_direct(files: Sequence[InputFile], engine: Engine, sizes: IntakeSizes) -> bool:
+def _is_direct(files: Sequence[InputFile], old: Sequence[InputFile], engine: Engine, sizes: IntakeSizes) -> bool:
     """Whether files are read without Spark."""
     if engine == "spark":
         return False
-    others = [file for file in files if file.format != "parquet" or file.footer.has_old_calendar]
     if engine == "auto":
-        return not others and sum(file.size_bytes for file in files) <= sizes.direct_bytes
-    if others:
-        what = "has dates of the calendar of Spark 2" if others[0].format == "parquet" else f"is {others[0].format}"
-        step = "use the engine spark or auto, or write it as Parquet"
-        raise UnreadableInputError(others[0].path, f"it {what}, which the engine direct does not read", step)
+        sizes_bytes = [file.size_bytes if file.format == "parquet" else file.memory_bytes for file in files]
+        return not old and sum(sizes_bytes) <= sizes.direct_bytes
+    if old:
+        what = "it has dates of the calendar of Spark 2, which the engine direct does not read"
+        raise UnreadableInputError(old[0].path, what, "use the engine spark or auto, or write it again")
     return True

@@ -6,7 +6,6 @@ every task. Times are integers here; whatever would overflow is refused, never w
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -16,21 +15,19 @@ import pyarrow.compute as pc
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, Column
 from ebb.index.grid import Axis, Ring
 from ebb.index.timeline import Timeline
-from ebb.index.values import plain
+from ebb.warehouse.intake.received import COLUMN, FILE, LINE, RAW, REASON, texts_of
 from ebb.warehouse.intake.staged import Survey
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["OVER", "RAW", "REASON", "judge", "survey"]
+__all__ = ["OVER", "judge", "survey"]
 
-RAW = "_raw"  # the text of a record that could not be read; after judging, of every refused record
-REASON = "_reason"
 OVER = "_over"
 _NEVER = 2**63 - 1  # a clock after which nothing is in the future
 _FAR = 9.2e18  # beyond this, a difference of two times does not fit 64 bits
 
 
 def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa.Table:
-    """Return the records with slots, cell (``_g``, ``_e``), reason of refusal, text if refused, and whether over.
+    """Return received records with slots, cell (``_g``, ``_e``), reason and text if refused, and whether over.
 
     ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's.
     """
@@ -53,10 +50,13 @@ def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa
             pa.array(groups, pa.int32()),
             pa.array(cohorts, pa.int32()),
             reason,
+            table[COLUMN],
             raw,
+            table[FILE],
+            table[LINE],
             pa.array(good & (until <= slot), pa.bool_()),
         ],
-        names=[*names, INSERTED_SLOT, EXPIRES_SLOT, "_g", "_e", REASON, RAW, OVER],
+        names=[*names, INSERTED_SLOT, EXPIRES_SLOT, "_g", "_e", REASON, COLUMN, RAW, FILE, LINE, OVER],
     )
 
 
@@ -106,7 +106,7 @@ def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires
     span = line.kind.show_duration(line.span)
     (ins, ins_null), (exp, exp_null) = inserted, expires
     lifetime = exp.astype(np.float64) - ins.astype(np.float64)
-    tests: list[tuple[Any, str]] = [(pc.is_valid(table[RAW]).to_numpy(), "unreadable")]
+    tests: list[tuple[Any, str]] = []
     for name in spec.key:
         tests.append((pc.is_null(table[name]).to_numpy(), f"key {name} is null"))
         if spec.column(name).is_floating:
@@ -121,7 +121,8 @@ def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires
         (own > slot, "inserted in the future"),
     ]
     number = np.select([test for test, _ in tests], range(len(tests)), default=-1)
-    return pa.array([reason for _, reason in tests]).take(pa.array(number, mask=number < 0))
+    found = pa.array([reason for _, reason in tests]).take(pa.array(number, mask=number < 0))
+    return pc.coalesce(table[REASON].combine_chunks(), found)  # what could not be read has its reason already
 
 
 def _partitions(slots: Any, axis: Axis, good: Any) -> Any:
@@ -135,22 +136,14 @@ def _partitions(slots: Any, axis: Axis, good: Any) -> Any:
 
 
 def _refused_text(table: pa.Table, spec: TableSpec, good: Any) -> pa.Array:
-    """Return the text of each refused record: as it came, or as JSON."""
-    refused = np.flatnonzero(~good)
-    if not len(refused):
-        return pa.nulls(table.num_rows, pa.string())
-    text: list[str | None] = [None] * table.num_rows
-    rows = table.take(pa.array(refused))
-    values = {column.name: _values(rows[column.name]) for column in spec.columns}
-    for place, (at, raw) in enumerate(zip(refused.tolist(), rows[RAW].to_pylist(), strict=True)):
-        record = {name: plain(column[place]) for name, column in values.items()}
-        text[at] = raw if raw is not None else json.dumps(record, ensure_ascii=False)
-    return pa.array(text, pa.string())
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; times that Python has no value for as text."""
-    try:
-        return column.to_pylist()
-    except (OverflowError, ValueError):
-        return column.cast(pa.string()).to_pylist()
+    """Return the text of each refused record: as it came, or as JSON without what the table computed."""
+    raw = table[RAW].combine_chunks()
+    silent = np.flatnonzero(~good & pc.is_null(raw).to_numpy(zero_copy_only=False))
+    if not len(silent):
+        return raw
+    rows = table.take(pa.array(silent))
+    made = spec.input_schema.computed
+    columns = {c.name: rows[c.name].combine_chunks() for c in spec.columns if c.name not in made}
+    text = np.full(table.num_rows, None, object)
+    text[silent] = texts_of(columns)(range(len(silent)))
+    return pc.coalesce(raw, pa.array(text, pa.string()))

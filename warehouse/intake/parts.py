@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ebb.index.errors import EngineError, SchemaDriftError
+from ebb.index.errors import EngineError, InputError
 from ebb.warehouse.intake.digest import Digest
+from ebb.warehouse.intake.faults import dumps_fault, loads_fault, raise_faults
 from ebb.warehouse.intake.staged import Staged
 from ebb.warehouse.parquet.writer import Written
 from ebb.warehouse.store.files import make_folder, remove_all_but, remove_folder
@@ -30,19 +31,28 @@ class Part:
     quarantine_files: Sequence[str]
     reasons: Mapping[str, int]
     expired_on_arrival: int
-    foreign_field: str | None = None  # one that a JSON record has and the table does not
+    files: Mapping[int, Digest]  # of the records of each file, as they came
+    faults: Sequence[InputError] = ()  # of files
+    seconds: Mapping[str, float] = field(default_factory=dict)  # what took how long
 
     def dumps(self) -> str:
         """Write it as JSON, to bring it from a task to the driver."""
-        names = ("quarantine_files", "reasons", "expired_on_arrival", "foreign_field")
+        names = ("quarantine_files", "reasons", "expired_on_arrival", "seconds")
         plain = {name: getattr(self, name) for name in names}
-        return json.dumps(plain | {"digest": asdict(self.digest), "written": self.written.dumps()})
+        files = [[number, asdict(digest)] for number, digest in self.files.items()]
+        faults = [dumps_fault(fault) for fault in self.faults]
+        digest, written = asdict(self.digest), self.written.dumps()
+        return json.dumps(plain | {"digest": digest, "written": written, "files": files, "faults": faults})
 
     @staticmethod
     def loads(text: str) -> Part:
         """Read what :meth:`dumps` wrote."""
         value = json.loads(text)
-        return Part(**{**value, "digest": Digest(**value["digest"]), "written": Written.loads(value["written"])})
+        value["digest"] = Digest(**value["digest"])
+        value["written"] = Written.loads(value["written"])
+        value["files"] = {number: Digest(**digest) for number, digest in value["files"]}
+        value["faults"] = [loads_fault(fault) for fault in value["faults"]]
+        return Part(**value)
 
 
 def collect(table: str, folder: str, run: Callable[[], Iterable[Part]]) -> Staged:
@@ -66,14 +76,15 @@ def collect(table: str, folder: str, run: Callable[[], Iterable[Part]]) -> Stage
 
 
 def _staged(folder: str, parts: Sequence[Part]) -> Staged:
-    foreign = min((part.foreign_field for part in parts if part.foreign_field is not None), default=None)
-    if foreign is not None:
-        known, step = "is not in the table, or stands there twice", "remove it from the file, or add it to the table"
-        raise SchemaDriftError("a JSON record", foreign, known, step, f"{foreign} TYPE", hint="add_column")
-    expirations, reasons = Counter[int](), Counter[str]()
+    raise_faults(fault for part in parts for fault in part.faults)
+    expirations, reasons, seconds = Counter[int](), Counter[str](), Counter[str]()
+    files: dict[int, Digest] = {}
     for part in parts:
         expirations.update(part.written.expirations)
         reasons.update(part.reasons)
+        seconds.update(part.seconds)
+        for number, digest in part.files.items():
+            files[number] = files.get(number, Digest()) + digest
     digest = sum((part.digest for part in parts), Digest())
     staged = Staged(
         folder=folder,
@@ -84,6 +95,8 @@ def _staged(folder: str, parts: Sequence[Part]) -> Staged:
         received=digest.records,
         expired_on_arrival=sum(part.expired_on_arrival for part in parts),
         digest=str(digest) if digest.records else None,
+        files_digests={number: str(found) for number, found in sorted(files.items()) if found.records},
+        seconds=seconds,
     )
     if staged.received != staged.admitted + staged.expired_on_arrival + staged.quarantined:
         counts = f"{staged.received} received, {staged.admitted} admitted, {staged.expired_on_arrival} expired, {staged.quarantined} quarantined"

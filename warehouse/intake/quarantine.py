@@ -8,8 +8,8 @@ try replaces them. Each update's records are a partition, so they go as whole fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-__all__ = ["Refused", "checkpoint_quarantine", "commit_refused", "expire_refused", "read_refused", "write_refused"]
+__all__ = [
+    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "expire_refused", "read_refused",
+    "write_refused",
+]  # fmt: skip
 
 _RESTORE = "restore it from a backup; the records of the table itself are not concerned"
-_COLUMNS = (Column("reason", "string"), Column("record", "string"), Column("_slot", "bigint"))
+_FIELDS = ("reason", "record", "file", "line", "column")
+_COLUMNS = (
+    *(Column(name, "bigint" if name == "line" else "string") for name in _FIELDS),
+    Column("_slot", "bigint"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +47,38 @@ class Refused:
 
     slot: int
     reason: str
-    record: str
+    record: str  # as it came, or as JSON
+    file: str | None = None  # the name of its file
+    line: int | None = None  # where it stands there
+    column: str | None = None  # that does not fit
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFile:
+    """Refused records that were written together."""
+
+    path: str  # below the quarantine
+    slot: int
+    records: tuple[Refused, ...]
 
 
 def write_refused(table: str, folder: str, parts: Sequence[pa.Table]) -> dict[str, Any]:
     """Write refused records of one task below the batch's folder; returns files and counts by reason."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if not parts:
         return {"files": [], "reasons": {}}
-    refused = pa.concat_tables(parts).rename_columns(["reason", "record"])
+    refused = pa.concat_tables(parts).rename_columns(list(_FIELDS))
     path = new_data_file(f"{folder}/{REFUSED}")
     make_folder(f"{table}/{folder}/{REFUSED}", exist_ok=True)
-    pq.write_table(refused, f"{table}/{path}", compression="snappy", write_page_checksum=True, store_schema=False)
+    _write(f"{table}/{path}", refused)
     return {"files": [path], "reasons": dict(Counter(refused["reason"].to_pylist()))}
+
+
+def _write(path: str, refused: pa.Table) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(refused, path, compression="snappy", write_page_checksum=True, store_schema=False)
 
 
 def _open(table: Table) -> DeltaTable | None:
@@ -161,24 +185,59 @@ def _unlink(table: Table, paths: Sequence[str]) -> None:
         remove_empty_folders((table.quarantine / path).parent)
 
 
-def read_refused(table: Table) -> list[Refused]:
-    """Return the records in quarantine, oldest first."""
+def read_refused(table: Table) -> list[RefusedFile]:
+    """Return the records in quarantine, file by file, oldest first."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     delta = _open(table)
     if delta is None:
         return []
-    records: list[Refused] = []
+    files: list[RefusedFile] = []
     for path, slot, _ in sorted(_live(delta), key=lambda f: f[1]):
         try:
             with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:
-                data = file.read(columns=["reason", "record"]).to_pylist()
+                data = file.read(columns=list(_FIELDS)).to_pylist()
         except FileNotFoundError:
             if path in {f[0] for f in _live(_open(table) or delta)}:
                 raise CorruptionError("a file of the quarantine is missing", path, _RESTORE) from None
             continue  # erased while we read: its time was over
         except (OSError, pa.ArrowException) as error:
             raise read_error(error, "a file of the quarantine", path, damaged=_RESTORE) from error
-        records.extend(Refused(slot, row["reason"], row["record"]) for row in data)
-    return records
+        files.append(RefusedFile(path, slot, tuple(Refused(slot, **row) for row in data)))
+    return files
+
+
+def clear_refused(
+    table: Table, files: Sequence[RefusedFile], is_cleared: Callable[[Refused], bool], *, now_ms: int
+) -> int:
+    """Remove some records from the quarantine, and from the disk; returns how many.  Requires the writer's lock."""
+    import pyarrow as pa
+
+    delta = _open(table)
+    live = {} if delta is None else {path: (path, slot, size) for path, slot, size in _live(delta)}
+    actions: list[Action] = []
+    gone, count = list[str](), 0
+    for file in files:
+        kept = [asdict(record) for record in file.records if not is_cleared(record)]
+        if file.path not in live or len(kept) == len(file.records):
+            continue
+        if kept:
+            rows = pa.Table.from_pylist(
+                [{name: row[name] for name in _FIELDS} for row in kept],
+                pa.schema([(name, pa.int64() if name == "line" else pa.string()) for name in _FIELDS]),
+            )
+            path = quarantine_file(file.slot, Path(new_data_file("")).name)
+            with disk_errors(f"the quarantine of table {table.name} cannot be written"):
+                _write(f"{table.quarantine}/{path}", rows)
+                size = size_of(table.quarantine / path)
+            values = {"_slot": str(file.slot)}
+            actions.append(add_action(path, size, values, now_ms, data_change=True, statistics="{}"))
+        actions.append(_removal(*live[file.path], now_ms))
+        gone.append(file.path)
+        count += len(file.records) - len(kept)
+    if delta is not None and actions:
+        _append(table, delta.version() + 1, actions, op="clear", now_ms=now_ms)
+        with disk_errors(f"files of the quarantine of table {table.name} cannot be erased"):
+            _unlink(table, gone)
+    return count

@@ -1,102 +1,98 @@
-"""Reading the files of a batch with Spark: Parquet, CSV and JSON lines, with the table's columns."""
+"""Reading a batch over Arrow, wherever it is read: in this process or in Spark's tasks.
+
+Every form a batch can have comes out as the same received records (``received.py``), converted by one rule. What is
+wrong with a file as a whole is raised as an error that names it.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 
-from ebb.index.columns import Column, check_drift
-from ebb.warehouse.intake.judge import RAW
-from ebb.warehouse.intake.source import InputFile
-from ebb.warehouse.intake.task import FOREIGN
-from ebb.warehouse.spark.errors import spark_errors
-from ebb.warehouse.table.spec import TableSpec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from ebb.index.columns import Column
+from ebb.index.errors import UnreadableInputError
+from ebb.index.inputs import InputSchema
+from ebb.warehouse.intake.convert import Converted, convert
+from ebb.warehouse.intake.csv_input import read_csv
+from ebb.warehouse.intake.faults import blamed
+from ebb.warehouse.intake.json_input import read_json
+from ebb.warehouse.intake.received import NO_FILE, received, texts_of
+from ebb.warehouse.intake.source import Piece
 
-__all__ = ["check_frame", "ddl", "quoted", "read_files"]
+__all__ = ["convert_batch", "read_piece"]
 
-_NOTHING = "\x01"  # what Spark takes an empty CSV field for, so that a quoted empty text stays one
-
-
-@spark_errors("the batch cannot be read")
-def read_files(spark: SparkSession, spec: TableSpec, files: Sequence[InputFile]) -> DataFrame:
-    """Return the records of the files with the table's columns, plus the raw text of what could not be read.
-
-    Requires files that :func:`check_inputs` accepts.
-    """
-    parts: list[DataFrame] = []
-    by_format: dict[tuple[str, frozenset[str]], list[str]] = {}
-    for file in files:
-        nanos = file.footer.nanosecond_columns if file.format == "parquet" else frozenset()
-        # Spark would take brackets and the like for a pattern, and read another file.
-        by_format.setdefault((file.format, nanos), []).append(re.sub(r"([][{}*?\\])", r"\\\1", str(file.path)))
-    for (kind, nanos), paths in by_format.items():
-        if kind == "parquet":
-            parts.append(_read_parquet(spark, spec, paths, nanos))
-        elif kind == "csv":
-            schema = ", ".join([ddl(spec.columns), f"`{RAW}` string"])
-            reader = spark.read.schema(schema).option("header", "true").option("mode", "PERMISSIVE")
-            # Fields as everybody writes them: quotes doubled, and line breaks allowed between them.
-            reader = reader.option("escape", '"').option("multiLine", "true")
-            parts.append(reader.option("columnNameOfCorruptRecord", RAW).option("nullValue", _NOTHING).csv(paths))
-        else:
-            parts.append(_read_json(spark, spec, paths))
-    frame = parts[0]
-    for part in parts[1:]:
-        frame = frame.unionByName(part, allowMissingColumns=True)
-    return frame
+_BATCH_RECORDS = 64 * 1024
+_BATCH_BYTES = 64 * 1024 * 1024
 
 
-def ddl(columns: Sequence[Column]) -> str:
-    """Return columns as Spark reads them."""
-    return ", ".join(f"`{column.name}` {column.type}" for column in columns)
+def read_piece(piece: Piece, schema: InputSchema) -> Iterator[pa.Table]:
+    """Yield the records of a piece of a file."""
+    with blamed(piece.path):
+        try:
+            yield from _records(piece, schema)
+        except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
+            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            step = "nothing was changed; write it again"
+            raise UnreadableInputError(piece.path, f"it cannot be read ({text})", step) from error
 
 
-def _read_parquet(spark: SparkSession, spec: TableSpec, paths: list[str], nanos: frozenset[str]) -> DataFrame:
-    if not nanos:
-        return spark.read.schema(ddl(spec.columns)).parquet(*paths)
-    columns = [Column(c.name, "bigint") if c.name in nanos else c for c in spec.columns]
-    frame = spark.read.schema(ddl(columns)).parquet(*paths)
-    # A nanosecond past a slot's end belongs to the next slot: round up, with integers only.
-    rounded = "timestamp_micros({0} div 1000 + if({0} % 1000 > 0, 1, 0)) as {0}"
-    return frame.selectExpr(
-        *[rounded.format(quoted(c.name)) if c.name in nanos else quoted(c.name) for c in spec.columns]
-    )
+def _records(piece: Piece, schema: InputSchema) -> Iterator[pa.Table]:
+    match piece.format:
+        case "parquet":
+            return _read_parquet(piece, schema.columns)
+        case "csv":
+            return read_csv(
+                piece.path,
+                schema.columns,
+                piece.places,
+                file=piece.file,
+                separator=piece.separator,
+                encoding=piece.encoding,
+                width=piece.width,
+            )
+        case "json":
+            return read_json(
+                piece.path, schema, file=piece.file, encoding=piece.encoding, start=piece.start, stop=piece.stop
+            )
+        case _:
+            return iter(())
 
 
-def _read_json(spark: SparkSession, spec: TableSpec, paths: list[str]) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    known = F.array(*[F.lit(column.name) for column in spec.columns])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
-    lines = spark.read.text(paths).where(F.trim("value") != "")
-    # The parser stops where the first value ends: a line that holds more, or not all of it, is no record. The quick
-    # test does not know NaN and Infinity.
-    whole = F.concat(F.lit("["), F.col("value"), F.lit("]"))
-    values = F.coalesce(F.json_array_length(whole), F.size(F.from_json(whole, "array<string>")), F.lit(0))
-    parsed = lines.select(
-        F.from_json("value", f"{ddl(spec.columns)}, `{RAW}` string", options).alias("r"),
-        F.json_object_keys("value").alias("k"),
-        F.when(values != 1, F.col("value")).alias("w"),
-    )
-    strange = F.array_except("k", known)
-    twice = F.filter("k", lambda name: F.size(F.filter("k", lambda other: other == name)) > 1)
-    repeated = F.when(F.size("k") > F.size(F.array_distinct("k")), F.try_element_at(twice, F.lit(1)))
-    keys = F.coalesce(F.try_element_at(strange, F.lit(1)), repeated).alias(FOREIGN)
-    columns = [F.col(f"r.{quoted(column.name)}") for column in spec.columns]
-    return parsed.select("r", "w", keys).select(*columns, F.coalesce(f"r.{RAW}", "w").alias(RAW), FOREIGN)
+def _read_parquet(piece: Piece, columns: Sequence[Column]) -> Iterator[pa.Table]:
+    opened = pq.ParquetFile(piece.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+    with opened:
+        names = opened.schema_arrow.names
+        chosen = [names[place] for place in piece.places.values()]
+        is_plain = not any("." in name for name in chosen)  # a point would choose a part of a column
+        metadata = opened.metadata
+        first = sum(metadata.row_group(number).num_rows for number in range(piece.start))
+        row_groups = list(range(piece.start, piece.stop or 0))
+        some = sum(metadata.row_group(number).num_rows for number in row_groups)
+        size = max(1, min(_BATCH_RECORDS, _BATCH_BYTES * some // max(1, piece.memory_bytes)))
+        for batch in opened.iter_batches(size, row_groups, columns=chosen if is_plain else None):
+            batch.validate(full=True)  # what is not UTF-8, or points outside of its memory, goes no further
+            places = {name: batch.schema.get_field_index(names[place]) for name, place in piece.places.items()}
+            yield convert_batch(batch, places, columns, file=piece.file, first=first)
+            first += batch.num_rows
 
 
-@spark_errors("the batch cannot be read")
-def check_frame(frame: DataFrame, spec: TableSpec) -> None:
-    """Refuse a DataFrame that does not have exactly the table's columns."""
-    found = [Column(f.name, f.dataType.simpleString().replace("timestamp_ntz", "timestamp")) for f in frame.schema]
-    check_drift("the DataFrame", found, spec.columns)
-
-
-def quoted(name: str) -> str:
-    """Return a column name as Spark's expressions take it."""
-    return "`" + name.replace("`", "``") + "`"
+def convert_batch(
+    batch: pa.RecordBatch,
+    places: Mapping[str, int],
+    columns: Sequence[Column],
+    *,
+    file: int = NO_FILE,
+    first: int | None = None,
+) -> pa.Table:
+    """Return the records of Arrow data; ``places`` of the table's columns, ``first``: how many came before."""
+    arrays = {name: batch.column(place) for name, place in places.items()}
+    found: dict[str, Converted] = {
+        column.name: convert(arrays[column.name], column) for column in columns if column.name in arrays
+    }
+    count = batch.num_rows
+    lines = None if first is None else pa.array(np.arange(first + 1, first + 1 + count))
+    return received(found, columns, count, lines=lines, texts=texts_of(arrays), file=file)

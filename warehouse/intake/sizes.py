@@ -19,4 +19,4 @@ class IntakeSizes:
     one_task_bytes: int = 32 * _MIB  # Spark sorts smaller batches in one task, which saves a job its start
     task_bytes: int = 128 * _MIB  # what one of Spark's tasks sorts in memory; more for each core is shuffled first
     portion_bytes: int = 64 * _MIB  # what is sorted at once without Spark; about four times as much is in memory then
-    direct_bytes: int = 64 * _MIB  # Parquet files up to this size in all need no Spark, if the engine is chosen by size
+    direct_bytes: int = 64 * _MIB  # files up to this size in all need no Spark, if the engine is chosen by size

@@ -37,6 +37,10 @@ class Staged:
     received: int = 0
     expired_on_arrival: int = 0
     digest: str | None = None  # None without records
+    files_digests: Mapping[int, str] = field(
+        default_factory=dict
+    )  # of files with records, by their number in the batch
+    seconds: Mapping[str, float] = field(default_factory=dict)  # what took how long, of all tasks together
 
     @property
     def admitted(self) -> int:

@@ -1,4 +1,4 @@
-"""What is done to the records of a batch, over Arrow: judge, sort by cell and key, write cell files.
+"""What is done to the records of a batch, over Arrow: compute, judge, sort by cell and key, write cell files.
 
 The same code runs in Spark's tasks and in this process, so that both write the same files. What one task writes of a
 cell is one sorted run in a folder of the task's own, and another task's is another.
@@ -7,33 +7,72 @@ cell is one sorted run in a folder of the task's own, and another task's is anot
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ebb.index.columns import EXPIRES_SLOT
+from ebb.index.errors import InputError
 from ebb.index.grid import Cell
-from ebb.warehouse.intake.digest import Digest
-from ebb.warehouse.intake.judge import OVER, RAW, REASON, judge
+from ebb.warehouse.intake.compute import computed
+from ebb.warehouse.intake.csv_input import csv_lines
+from ebb.warehouse.intake.digest import Digest, record_hashes
+from ebb.warehouse.intake.judge import OVER, judge
 from ebb.warehouse.intake.parts import Part
 from ebb.warehouse.intake.quarantine import write_refused
+from ebb.warehouse.intake.readers import read_piece
+from ebb.warehouse.intake.received import COLUMN, FILE, LINE, RAW, REASON
+from ebb.warehouse.intake.source import Piece
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.sizes import WriteSizes
 from ebb.warehouse.parquet.writer import Layout, RunWriter, Written, split_cells
 from ebb.warehouse.store.files import absolute, make_folder
 from ebb.warehouse.store.paths import staging_folder
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["FOREIGN", "Task", "by_cell"]
+__all__ = ["Counts", "Task", "by_cell"]
 
-FOREIGN = "_keys"  # a field of a JSON record that the table does not have
 _QUARANTINE = Cell(-1, -1)
 
-Received = tuple[Digest, str | None]  # and a field that a JSON record has and the table does not
 CellTables = tuple[Cell, Iterable[pa.Table]]
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # what map is
+Hashes = tuple[Any, Any]
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a task has received: digests of all records as they are stored, and of each file's as they came."""
+
+    digest: Digest = field(default_factory=Digest)
+    files: dict[int, Digest] = field(default_factory=dict)
+    faults: list[InputError] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def add(self, stored: Hashes, came: Hashes, files: Any) -> None:
+        """Count records by their hashes and the numbers of their files."""
+        self.digest += Digest.of_hashes(*stored)
+        for number in np.unique(files).tolist():
+            chosen = files == number
+            self.files[number] = self.files.get(number, Digest()) + Digest.of_hashes(*(h[chosen] for h in came))
+
+    def timed(self, what: str, parts: Iterable[Any]) -> Iterator[Any]:
+        """Hand on what is yielded, and remember how long it took to come."""
+        started = time.perf_counter()
+        for part in parts:
+            self.took(what, started)
+            yield part
+            started = time.perf_counter()
+        self.took(what, started)
+
+    def took(self, what: str, started: float) -> None:
+        """Remember how long something took."""
+        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +85,21 @@ class Task:
     folder: str  # where the task writes, below the table
     slot: int
     own_slots: bool  # each record keeps the slot of its own insertion time (load) instead of the update's
+    sizes: WriteSizes = field(default_factory=WriteSizes)
+    pieces: Mapping[int, Piece] = field(default_factory=dict)  # the files of the batch
 
     @staticmethod
-    def of(spec: TableSpec, table: str, *, slot: int, own_slots: bool) -> Task:
+    def of(spec: TableSpec, table: str, *, slot: int, own_slots: bool, sizes: WriteSizes | None = None) -> Task:
         """Return the task of a new batch, for as much of it as is done in one place."""
-        schema, folder = arrow_schema(spec.columns), staging_folder(slot)
-        return Task(spec=spec, schema=schema, table=absolute(table), folder=folder, slot=slot, own_slots=own_slots)
+        return Task(
+            spec=spec,
+            schema=arrow_schema(spec.columns),
+            table=absolute(table),
+            folder=staging_folder(slot),
+            slot=slot,
+            own_slots=own_slots,
+            sizes=sizes or WriteSizes(),
+        )
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -64,33 +112,50 @@ class Task:
         make_folder(f"{self.table}/{folder}", exist_ok=True)
         return replace(self, folder=folder)
 
+    def read(self, pieces: Iterable[Piece], counts: Counts) -> Iterator[pa.Table]:
+        """Yield the records of pieces of files; a file that cannot be read is left out, and its error counted."""
+        for piece in pieces:
+            try:
+                yield from counts.timed("read", read_piece(piece, self.spec.input_schema))
+            except InputError as error:
+                counts.faults.append(error)
+
     def judge(self, received: pa.Table) -> pa.Table:
-        """Judge records as they came."""
-        return judge(received, self.spec, self.slot, own_slots=self.own_slots)
+        """Judge records as they came, with their hashes beside them if somebody else will count them."""
+        return judge(computed(received, self.spec, self.slot), self.spec, self.slot, own_slots=self.own_slots)
 
-    def take_in(self, received: pa.Table, each: Each = map) -> Part:
+    def hashes(self, received: pa.Table) -> tuple[Hashes, Hashes]:
+        """Return two hashes of each record as it will be stored, and two of it as it came."""
+        names = [column.name for column in self.spec.columns]
+        came = record_hashes(received.select(names), received[RAW])
+        if not self.spec.computed:
+            return came, came
+        stored = computed(received, self.spec, self.slot)
+        return record_hashes(stored.select(names), received[RAW]), came
+
+    def take_in(self, received: pa.Table, counts: Counts, each: Each = map) -> Part:
         """Do all of it, for as many records as fit in memory.  ``each``: a map that may do several things at a time."""
-        digest, judged = each(lambda work: work(received), (self._digest, self._sorted))
-        foreign = pc.min(received[FOREIGN]).as_py() if FOREIGN in received.column_names else None
+        started = time.perf_counter()
+        (stored, came), judged = each(lambda work: work(received), (self.hashes, self._sorted))
+        counts.add(stored, came, received[FILE].to_numpy())
+        counts.took("judge", started)
         cells = [(cell, list(tables)) for cell, tables in by_cell(judged.to_batches())]
-        return self.write(cells, lambda: (digest, foreign), each)
-
-    def _digest(self, received: pa.Table) -> Digest:
-        return Digest.of_records(received.select([column.name for column in self.spec.columns]), received[RAW])
+        return self.write(cells, counts, each)
 
     def _sorted(self, received: pa.Table) -> pa.Table:
         judged = self.judge(received).combine_chunks()
         return judged.sort_by([(name, "ascending") for name in self.order])
 
-    def write(self, cells: Iterable[CellTables], received: Callable[[], Received], each: Each = map) -> Part:
-        """Write judged records, sorted, cell by cell; ``received`` is called at the end."""
-        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder)
+    def write(self, cells: Iterable[CellTables], counts: Counts, each: Each = map) -> Part:
+        """Write judged records, sorted, cell by cell; ``counts`` is complete when all of them have been taken."""
+        started = time.perf_counter()
+        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder, sizes=self.sizes)
         written, expired, refused = Written(), 0, list[pa.Table]()
 
         def write_cell(item: CellTables) -> tuple[Written, int]:
             cell, tables = item
             if cell == _QUARANTINE:
-                refused.extend(table.select([REASON, RAW]) for table in tables)
+                refused.extend(self._refused(table) for table in tables)
                 return Written(), 0
             run, expired = RunWriter(layout, cell), 0
             for table in tables:
@@ -103,15 +168,32 @@ class Task:
             written.add(run)
             expired += expired_there
         quarantine = write_refused(self.table, self.folder, refused)
-        digest, foreign = received()
+        counts.took("write", started)
         return Part(
-            digest=digest,
+            digest=counts.digest,
             written=written,
             quarantine_files=quarantine["files"],
             reasons=quarantine["reasons"],
             expired_on_arrival=expired,
-            foreign_field=foreign,
+            files={number: digest for number, digest in counts.files.items() if number >= 0},
+            faults=counts.faults,
+            seconds=counts.seconds,
         )
+
+    def _refused(self, table: pa.Table) -> pa.Table:
+        """Return what the quarantine keeps of refused records."""
+        files, numbers = table[FILE].to_pylist(), table[LINE].to_pylist()
+        lines: dict[int, Mapping[int, int]] = {}
+        for file in {file for file in files if file in self.pieces and self.pieces[file].format == "csv"}:
+            piece = self.pieces[file]
+            chosen = [number for at, number in zip(files, numbers, strict=True) if at == file]
+            lines[file] = csv_lines(piece.path, chosen, piece.separator, piece.encoding)
+        places = [lines[f].get(n) if f in lines else n for f, n in zip(files, numbers, strict=True)]
+        names = [Path(self.pieces[file].path).name if file in self.pieces else None for file in files]
+        kept: Sequence[Any] = [
+            table[REASON], table[RAW], pa.array(names, pa.string()), pa.array(places, pa.int64()), table[COLUMN],
+        ]  # fmt: skip
+        return pa.table(kept, names=[REASON, RAW, FILE, LINE, COLUMN])
 
 
 def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[CellTables]:

@@ -7,12 +7,14 @@ below a table.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import mmap
 import os
 import shutil
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, cast
 
 from ebb.index.errors import CorruptionError
 from ebb.warehouse.store.paths import doomed_folder, side_file
@@ -29,6 +31,7 @@ __all__ = [
     "make_folder",
     "mapped",
     "names_in",
+    "open_text",
     "opened_file",
     "patch",
     "read_at",
@@ -94,6 +97,11 @@ def mapped(path: Path) -> memoryview:
     """Return the bytes of a file that never changes, without reading them all."""
     with path.open("rb") as opened:
         return memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def open_text(path: str) -> IO[bytes]:
+    """Open an input text for reading, unpacked."""
+    return cast("IO[bytes]", gzip.open(path, "rb")) if path.lower().endswith(".gz") else open(path, "rb")
 
 
 def patch(path: str, data: bytes, offset: int) -> None:

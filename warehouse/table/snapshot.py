@@ -283,7 +283,7 @@ class Snapshot:
         if self._wants_state(change):
             # Before the commit that names it; without it the commit builds on the state before.
             with suppress(OSError):
-                ledger, state = write_state(self.table.states, ledger, self.version + 1, self.spec.timeline)
+                ledger, state = write_state(self.table.states, ledger, self.version + 1, self.spec.remembered_ticks)
                 change = Change(clock=change.clock)
         ebb = {"id": id, **report, "ledger": stored_ledger(state, change)}
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, time_kind
 from ebb.index.errors import CorruptionError, InputError, UpgradeError, UsageError
+from ebb.index.expression import Expression, columns_of, parse_expression
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
+from ebb.index.inputs import InputRules, InputSchema
+from ebb.index.ledger import remembered_ticks
 from ebb.index.strategy import Strategy, lag_ticks
-from ebb.index.timeline import Timeline
+from ebb.index.timeline import TimeKind, Timeline
 
 __all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
 
 FORMAT_VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, "_reason", "_raw", "_keys", "_over", "_h1", "_h2"}
+_MARKS = ("_reason", "_column", "_raw", "_file", "_line", "_over", "_fault", "_h1", "_h2", "_f1", "_f2")
+_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, *_MARKS}
 
 
 def is_name(name: str) -> bool:
@@ -68,6 +73,11 @@ class TableSpec:
     quarantine_time: int  # how long quarantined records are kept, same unit
     log_retention: int  # how long commits are kept in the log, same unit
     landing: str | None = None  # the folder `ebb run` takes batches from
+    label: str = "end"  # which moment of its tick the name of a landed file says: its end, or its start
+    remember: int | None = None  # how long batches and files are recognised when they come again; None: the span
+    inserted_as: str | None = None  # the expression that makes the insertion time; None: batches bring it
+    expires_as: str | None = None
+    inputs: InputRules = field(default_factory=InputRules)
 
     @property
     def lag(self) -> int:
@@ -77,6 +87,26 @@ class TableSpec:
     def quarantined_until(self, clock: int) -> int:
         """Return the last slot whose refused records and landed files have been kept for long enough at a clock."""
         return clock - max(0, self.quarantine_time // self.timeline.tick - 1)
+
+    @property
+    def remembered_ticks(self) -> int:
+        """Return for how many ticks a batch is recognised when it comes again."""
+        return remembered_ticks(self.timeline, self.remember)
+
+    @property
+    def computed(self) -> tuple[tuple[str, Expression], ...]:
+        """Return the columns that the table makes itself, in the order in which they are made."""
+        made = ((self.inserted, self.inserted_as), (self.expires, self.expires_as))
+        kind = self.timeline.kind
+        return tuple((name, _expression(text, self.columns, kind)) for name, text in made if text is not None)
+
+    @property
+    def input_schema(self) -> InputSchema:
+        """Return what the table wants of a batch."""
+        texts = {self.inserted: self.inserted_as, self.expires: self.expires_as}
+        made = {name: str(texts[name]) for name, value in self.computed if name not in columns_of(value)}
+        needed = (*self.key, *(name for name, text in texts.items() if text is None))
+        return InputSchema(columns=self.columns, required=needed, computed=made, rules=self.inputs)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""
@@ -105,6 +135,11 @@ class TableSpec:
             "ebb.quarantineTime": str(self.quarantine_time),
             "ebb.logRetention": str(self.log_retention),
             "ebb.landing": self.landing or "",
+            "ebb.label": self.label,
+            "ebb.remember": "" if self.remember is None else str(self.remember),
+            "ebb.insertedAs": self.inserted_as or "",
+            "ebb.expiresAs": self.expires_as or "",
+            "ebb.inputs": self.inputs.dumps(),
         }
 
     @staticmethod
@@ -120,7 +155,7 @@ class TableSpec:
             version = int(values["ebb.formatVersion"])
             if version == FORMAT_VERSION:
                 return TableSpec._parsed(name, columns, values)
-        except (ValueError, KeyError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, UsageError) as error:
             step = "restore its log from a backup"
             reason = f"there is no {error}" if isinstance(error, KeyError) else error
             raise CorruptionError(f"the properties of table {name} cannot be understood", reason, step) from error
@@ -140,7 +175,7 @@ class TableSpec:
             tick=int(values["ebb.tick"]),
             span=int(values["ebb.span"]),
         )
-        return TableSpec(
+        spec = TableSpec(
             name=name,
             columns=tuple(columns),
             key=tuple(key),
@@ -154,7 +189,19 @@ class TableSpec:
             quarantine_time=int(values["ebb.quarantineTime"]),
             log_retention=int(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
+            label=values.get("ebb.label") or "end",
+            remember=int(values["ebb.remember"]) if values.get("ebb.remember") else None,
+            inserted_as=values.get("ebb.insertedAs") or None,
+            expires_as=values.get("ebb.expiresAs") or None,
+            inputs=InputRules.loads(values.get("ebb.inputs", "")),
         )
+        _ = spec.computed  # understood now or never
+        return spec
+
+
+@lru_cache(maxsize=64)
+def _expression(text: str, columns: tuple[Column, ...], kind: TimeKind) -> Expression:
+    return parse_expression(text, columns, kind)
 
 
 def _axis_text(axis: Axis) -> str:

@@ -17,7 +17,6 @@ from zlib_ng.zlib_ng import crc32  # the same as zlib's, and a segment may have 
 from ebb.index.errors import CorruptionError
 from ebb.index.fingerprints import Fingerprints, Segment, merges, survivors
 from ebb.index.ledger import Change, Ledger, State
-from ebb.index.timeline import Timeline
 from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import create, make_folder, mapped, remove_file
 from ebb.warehouse.store.paths import segment_checksum, segment_name, state_name, state_version, unfinished_commit
@@ -78,10 +77,13 @@ def _segment(folder: Path, name: str) -> Segment:
     return Segment.loads(name, data)
 
 
-def write_state(folder: Path, ledger: Ledger, version: int, timeline: Timeline) -> tuple[Ledger, State]:
-    """Write down the ledger of a version; returns the same ledger as it is read back, and the state."""
+def write_state(folder: Path, ledger: Ledger, version: int, ticks: int) -> tuple[Ledger, State]:
+    """Write down the ledger of a version; returns the same ledger as it is read back, and the state.
+
+    ``ticks``: how long batches are remembered.
+    """
     make_folder(folder, exist_ok=True, parents=True)
-    since = ledger.remembered_since(timeline)
+    since = ledger.remembered_since(ticks)
     segments, recent = list(ledger.fingerprints.segments), ledger.fingerprints.recent
     if recent:
         count = merges([len(segment) for segment in segments], len(recent))

@@ -9,7 +9,7 @@ from tests.unit.cli.conftest import DECLARED, SCHEMA, TIMES
 
 _DECLARATION = {
     "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
-    "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
+    "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "label", "remember", "inserted_as", "expires_as", "inputs",
 }  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_everything_that_can_be_declared_is_kept(ebb: Command) -> None:
         (("--schema", SCHEMA + ", ID INT"), 2, "differ in case at most"),
         (("--schema", SCHEMA + ", _exp_slot INT"), 2, "reserved for Ebb"),
         (("--schema", SCHEMA + ", `a b` INT"), 2, "that Delta tables refuse"),
-        (("--like", "there-is-no-such.csv"), 2, "either --like FILE or --schema"),
+        (("--like", "there-is-no-such.csv"), 1, "no such file, folder or match"),
         (("--key", "nokey"), 2, "'nokey', which is not a column; the columns are id, key"),
         (("--key", ","), 2, "the key names no column"),
         (("--key", "key,key"), 2, "names a column twice"),
@@ -111,7 +111,7 @@ def test_create_refuses_a_second_table_of_the_same_name(with_table: Command) -> 
 def test_what_create_misses_is_named(ebb: Command) -> None:
     assert ebb.wrong("create", code=2) == "missing argument 'NAME'; see ebb create --help"
     assert ebb.wrong("create", "t", code=2).startswith("missing option '--key'")
-    assert "needs its columns once" in ebb.wrong(
+    assert "a table needs columns; pass --like FILE or --schema" in ebb.wrong(
         "create", "t", "--key", "key", *TIMES, "--tick", "1", "--span", "2", code=2
     )
 
@@ -155,7 +155,8 @@ def test_a_dry_run_of_alter_changes_nothing(with_table: Command) -> None:
         ((), "alter changes nothing"),
         (("--deletion-bound", "1"), "deletion bound 1 is shorter than"),
         (("--deletion-bound", "soon"), "duration 'soon'"),
-        (("--add-column", "key INT"), "differ in case at most"),
+        (("--add-column", "key INT"), "has a column key already, of type string"),
+        (("--add-column", "KEY INT"), "differ in case at most"),
         (("--add-column", "a INT, b INT"), "names 2 columns"),
         (("--add-column", "a"), "it ends where"),
         (("--quarantine-time", "-1"), "not a positive integer"),

@@ -82,7 +82,7 @@ def test_commands_say_what_to_pass(with_table: Command) -> None:
     )
     assert with_table.wrong("create", "t", *DECLARED, code=1).endswith("run: ebb drop t")
     assert with_table.wrong("create", "u", *DECLARED[2:], code=2) == (
-        "a table needs its columns once; pass either --like FILE or --schema"
+        "a table needs columns; pass --like FILE or --schema"
     )
     assert "pass --deletion-bound 4 or more" in with_table.wrong("alter", "t", "--deletion-bound", "1", code=2)
     with_table.right("drop", "t", "--yes")

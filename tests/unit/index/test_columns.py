@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebb.index.columns import Column, check_drift, columns_of_delta, delta_fields, parse_columns, time_kind
-from ebb.index.errors import SchemaDriftError, UsageError
+from ebb.index.columns import Column, columns_of_delta, delta_fields, parse_columns, time_kind
+from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.types import TYPES
 
@@ -94,36 +94,3 @@ def test_times_are_of_three_kinds(kind: str, expected: TimeKind) -> None:
 def test_other_types_hold_no_times(kind: str) -> None:
     with pytest.raises(UsageError, match="must be timestamp, date, bigint or int"):
         time_kind(Column("x", kind))
-
-
-@laws
-@given(columns)
-def test_the_same_columns_are_no_drift(some: tuple[Column, ...]) -> None:
-    if len({c.name for c in some}) == len(some):
-        check_drift("a file", some, some)
-
-
-TABLE = parse_columns("a INT, b STRING, c DATE")
-
-
-@pytest.mark.parametrize(
-    ("text", "column", "what"),
-    [
-        ("a INT, b STRING", "c", "is missing"),
-        ("a INT, b STRING, c DATE, d INT", "d", "is not in the table"),
-        ("a INT, B STRING, c DATE", "B", "is called b in the table"),
-        ("a BIGINT, b STRING, c DATE", "a", "has type bigint"),
-        ("b STRING, a INT, c DATE", "b", "stands at place 1"),
-        ("a INT, a INT, b STRING, c DATE", "a", "stands there 2 times"),
-    ],
-)
-def test_drift_names_the_column(text: str, column: str, what: str) -> None:
-    with pytest.raises(SchemaDriftError) as caught:
-        check_drift("a file", parse_columns(text), TABLE)
-
-    assert caught.value.args[:2] == ("a file", column)
-    assert what in str(caught.value)
-
-
-def test_types_are_not_compared_where_there_are_none() -> None:
-    check_drift("a file", parse_columns("a STRING, b STRING, c STRING"), TABLE, typed=False)

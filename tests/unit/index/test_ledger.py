@@ -7,7 +7,7 @@ import pytest
 from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
 from ebb.index.fingerprints import Fingerprints, Segment, fingerprint
 from ebb.index.histogram import Histogram
-from ebb.index.ledger import Change, Ledger, check_span, next_slot
+from ebb.index.ledger import Change, Ledger, check_span, next_slot, remembered_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
 HOURS = Timeline(kind=TimeKind.INTEGER, origin=0, tick=10, span=80)
@@ -44,7 +44,7 @@ def test_an_update_drops_the_expired_and_counts_the_arrivals() -> None:
     after = APPLIED.advanced(Change(clock=6, arrivals={8: 4, 9: 1}, digest="cc"))
 
     assert (after.clock, after.live, after.live_records) == (6, {8: 5, 9: 1}, 6)
-    assert [after.slot_applied(digest, HOURS) for digest in ("aa", "bb", "cc")] == [2, 5, 6]
+    assert [after.slot_applied(digest, remembered_ticks(HOURS)) for digest in ("aa", "bb", "cc")] == [2, 5, 6]
 
 
 def test_an_empty_tick_leaves_no_digest() -> None:
@@ -56,14 +56,14 @@ def test_a_batch_is_remembered_for_a_span_and_64_ticks_at_least() -> None:
     for slot in range(1, REMEMBERED + 3):
         ledger = ledger.advanced(Change(clock=slot, digest=f"digest {slot}"))
 
-    assert ledger.slot_applied("digest 2", HOURS) is None
-    assert ledger.slot_applied("digest 3", HOURS) == 3
+    assert ledger.slot_applied("digest 2", remembered_ticks(HOURS)) is None
+    assert ledger.slot_applied("digest 3", remembered_ticks(HOURS)) == 3
     year = Timeline(kind=TimeKind.INTEGER, origin=0, tick=1, span=1000)
-    assert ledger.slot_applied("digest 2", year) == 2
+    assert ledger.slot_applied("digest 2", remembered_ticks(year)) == 2
 
 
 def test_a_batch_applied_twice_is_known_by_the_newer_slot() -> None:
-    assert ledger_of(9, {}, (1, "aa"), (9, "aa")).slot_applied("aa", HOURS) == 9
+    assert ledger_of(9, {}, (1, "aa"), (9, "aa")).slot_applied("aa", remembered_ticks(HOURS)) == 9
 
 
 def test_what_was_erased_is_known_until_more_is() -> None:
@@ -92,7 +92,7 @@ def test_what_was_erased_is_known_until_more_is() -> None:
 def test_the_same_content_is_recognised_and_new_content_may_be_applied(
     ledger: Ledger, slot: int, digest: str | None, answer: int | None
 ) -> None:
-    assert ledger.check_repeat(slot, digest, HOURS) == answer
+    assert ledger.check_repeat(slot, digest, HOURS, remembered_ticks(HOURS)) == answer
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_same_content_is_recognised_and_new_content_may_be_applied(
 )
 def test_other_content_for_a_slot_that_is_over_is_refused(slot: int, digest: str | None, known: str) -> None:
     with pytest.raises(AppliedSlotError) as caught:
-        APPLIED.check_repeat(slot, digest, HOURS)
+        APPLIED.check_repeat(slot, digest, HOURS, remembered_ticks(HOURS))
 
     assert caught.value.args == (slot, str(10 * slot), 5, known)
 
@@ -116,7 +116,7 @@ def test_an_empty_batch_for_a_slot_whose_batch_is_forgotten_is_refused() -> None
         ledger = ledger.advanced(Change(clock=slot, digest=f"digest {slot}")).settled([])
 
     with pytest.raises(AppliedSlotError, match="no longer remembered"):
-        ledger.check_repeat(1, None, HOURS)
+        ledger.check_repeat(1, None, HOURS, remembered_ticks(HOURS))
 
 
 @pytest.mark.parametrize(

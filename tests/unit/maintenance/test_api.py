@@ -16,7 +16,7 @@ from ebb.warehouse.table.catalog import alter_table
 from tests.builders import SCHEMA, integer_table, open_warehouse
 from tests.faults import armed, full_disk
 
-TIMES = {"inserted": "inserted", "expires": "expires", "tick": "1", "span": "6"}
+TIMES: dict[str, Any] = {"inserted": "inserted", "expires": "expires", "tick": "1", "span": "6"}
 
 
 @pytest.fixture

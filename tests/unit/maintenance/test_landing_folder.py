@@ -21,7 +21,6 @@ from ebb.maintenance.landing.folder import (
     keep_applied,
     locked_folder,
     put_back,
-    refuse_batch,
     refuse_file,
     take,
     taken_batches,
@@ -99,15 +98,25 @@ def test_refused_files_of_one_name_are_all_kept(folder: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", ["_applied", "_refused"])
-def test_batches_of_one_slot_are_all_kept(folder: Path, place: str) -> None:
+def test_batches_of_one_slot_are_all_kept(folder: Path) -> None:
     for text in ("one", "two"):
         batch = take(folder, 5, [land(folder, "cars.csv", text)])
         assert batch is not None
-        keep_applied(folder, batch) if place == "_applied" else refuse_batch(folder, batch, 5, ["cars.csv"], text)
+        keep_applied(folder, batch)
 
-    assert texts(folder / place) == ["one", "two"]
-    assert sorted(path.name for path in (folder / place).iterdir()) == ["5", "5.1"]
+    assert texts(folder / "_applied") == ["one", "two"]
+    assert sorted(path.name for path in (folder / "_applied").iterdir()) == ["5", "5.1"]
+
+
+def test_a_batch_of_which_every_file_was_refused_leaves_nothing(folder: Path) -> None:
+    batch = take(folder, 5, [land(folder, "cars.csv")])
+    assert batch is not None
+    refuse_file(folder, batch / "cars.csv", 5, "bad")
+    keep_applied(folder, batch)
+
+    assert texts(folder / "_refused/5") == ["cars.csv"]
+    assert not (folder / "_applied").exists()
+    assert taken_batches(folder) == []
 
 
 def test_a_file_that_its_producer_takes_away_again_is_left_out(folder: Path) -> None:
@@ -163,8 +172,8 @@ def apply_batch(folder: Path) -> None:
     keep_applied(folder, folder / "_taken/2")
 
 
-def refuse_whole(folder: Path) -> None:
-    refuse_batch(folder, folder / "_taken/2", 2, ["cars.csv"], "bad")
+def refuse_taken(folder: Path) -> None:
+    refuse_file(folder, folder / "_taken/2/cars.csv", 2, "bad")
 
 
 def make_late(folder: Path) -> None:
@@ -183,7 +192,7 @@ def filled(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("error", [Interruption, full_disk, broken_disk])
-@pytest.mark.parametrize("work", [take_two, apply_batch, refuse_whole, make_late, refuse_one])
+@pytest.mark.parametrize("work", [take_two, apply_batch, refuse_taken, make_late, refuse_one])
 def test_no_file_is_lost_or_doubled_wherever_work_on_the_folder_breaks(
     tmp_path: Path, work: Callable[[Path], None], error: Callable[[], BaseException]
 ) -> None:
@@ -210,7 +219,7 @@ def test_refused_files_have_their_reasons_wherever_the_run_was_killed(folder: Pa
     with contextlib.suppress(Interruption), armed(folder, Interruption(), at):
         for file in files:
             refuse_file(folder, file, 1, "bad")
-        refuse_batch(folder, batch, 2, ["2-c.csv"], "bad too")
+        refuse_file(folder, batch / "2-c.csv", 2, "bad too")
 
     for path in (folder / "_refused").rglob("*.csv"):
         lines = (path.parent / "_reasons.jsonl").read_text(encoding="utf-8").splitlines()

@@ -25,7 +25,6 @@ from ebb.index.errors import AppliedSlotError, EngineError, SchemaDriftError, Un
 from ebb.maintenance.update import Report, load, update
 from ebb.warehouse.intake.arrow_source import portions
 from ebb.warehouse.intake.batch import batch_of
-from ebb.warehouse.intake.quarantine import read_refused
 from ebb.warehouse.intake.sizes import IntakeSizes
 from ebb.warehouse.parquet.arrow import arrow_schema
 from tests.builders import (
@@ -35,6 +34,7 @@ from tests.builders import (
     integer_table,
     open_warehouse,
     records,
+    refused_records,
     scanned,
     scanned_ids,
     timestamp_table,
@@ -55,7 +55,9 @@ def in_portions(table: OpenTable, batch: Any, *, at: int | None, portion_bytes: 
 
 
 def digest_of(table: OpenTable) -> int:
-    return table.table.snapshot().ledger.fingerprints.recent[-1][1]
+    """Return the fingerprint of the last batch; those of its files follow it."""
+    recent = table.table.snapshot().ledger.fingerprints.recent
+    return next(number for slot, number in recent if slot == recent[-1][0])
 
 
 FORMS: dict[str, Callable[[pa.Table, Path], Any]] = {
@@ -92,7 +94,7 @@ def test_every_form_of_a_batch_has_the_same_effect_and_is_recognised_in_every_ot
 
     assert (report.received, report.admitted, report.reasons) == (6, 5, {"key key is null": 1})
     assert scanned_ids(table) == [1, 2, 3, 4, 5]
-    assert [json.loads(r.record)["id"] for r in read_refused(table.table)] == [6]
+    assert [json.loads(r.record)["id"] for r in refused_records(table.table)] == [6]
     version = version_of(table)
     for other, make in FORMS.items():
         again = table.update(make(arrow_batch(BATCH), tmp_path / other), engine="direct")
@@ -125,14 +127,14 @@ def test_portions_change_neither_fates_nor_digest(
 
 
 def test_portions_keep_the_order_and_are_as_large_as_declared() -> None:
-    stream = [pa.record_batch({"id": range(low, low + 100)}) for low in range(0, 1000, 100)]
+    stream = [pa.table({"id": range(low, low + 100)}) for low in range(0, 1000, 100)]
     cut = list(portions(stream, 2500))
 
-    assert [i for batches in cut for batch in batches for i in batch["id"].to_pylist()] == list(range(1000))
-    sizes = [sum(batch.nbytes for batch in batches) for batches in cut]
+    assert [i for portion in cut for i in portion["id"].to_pylist()] == list(range(1000))
+    sizes = [portion.nbytes for portion in cut]
     assert max(sizes) <= 2500
     assert min(sizes[:-1]) > 1200
-    assert [batch.num_rows for batches in portions(stream[:1], 1) for batch in batches] == [1] * 100
+    assert [portion.num_rows for portion in portions(stream[:1], 1)] == [1] * 100
     assert list(portions([], 1)) == []
 
 
@@ -249,7 +251,7 @@ def test_other_columns_are_refused_and_the_table_does_not_move(
     drift: str, form: str, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     change, column = DRIFTS[drift]
-    table = integer_table(warehouse)
+    table = integer_table(warehouse, inputs={"strict": True})
     batch = FORMS[form](change(arrow_batch(BATCH)), tmp_path)
     for work in (table.update, table.load):
         with pytest.raises(SchemaDriftError) as caught:
@@ -289,7 +291,6 @@ UNREADABLE: dict[str, Callable[[Path], Any]] = {
     "text that is not UTF-8": lambda _: _not_utf8(),
     "a file with text that is not UTF-8": lambda folder: written(folder / "b.parquet", _not_utf8()),
     "a stream whose producer has a bug": lambda _: _failing(ZeroDivisionError("mine")),
-    "times out of range": lambda _: _far_times(),
 }  # fmt: skip
 
 
@@ -309,14 +310,21 @@ def _far_times() -> pa.Table:
 def test_a_batch_that_cannot_be_read_changes_nothing_and_leaves_nothing(
     what: str, warehouse: Warehouse, tmp_path: Path
 ) -> None:
-    make = timestamp_table if what == "times out of range" else integer_table
-    table = make(warehouse)
+    table = integer_table(warehouse)
     with pytest.raises(UnreadableInputError, match=r"nothing was changed|write it again") as caught:
-        table.update(UNREADABLE[what](tmp_path), at=5 if make is integer_table else "2026-01-01", engine="direct")
+        table.update(UNREADABLE[what](tmp_path), at=5, engine="direct")
 
     assert "\n" not in str(caught.value)
     assert version_of(table) == 0
     assert list(table.table.folder.glob("[ux]*")) == []
+
+
+def test_a_time_that_no_timestamp_can_hold_is_refused_alone(warehouse: Warehouse) -> None:
+    table = timestamp_table(warehouse)
+    report = table.update(_far_times(), at="2026-01-01")
+
+    assert report.quarantined == report.received > 0
+    assert set(report.reasons) == {"expires does not fit timestamp"}
 
 
 def test_a_folder_that_cannot_be_written_is_told_as_one(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -405,15 +413,16 @@ class TestLoad:
 
 
 class TestEngine:
-    def test_direct_refuses_text_and_says_what_to_do(self, warehouse: Warehouse, tmp_path: Path) -> None:
+    def test_direct_reads_text_too_and_knows_it_again_in_every_format(
+        self, warehouse: Warehouse, tmp_path: Path
+    ) -> None:
         table = integer_table(warehouse)
-        for form in ("csv", "jsonl", "csv.gz"):
-            file = write_batch(tmp_path / f"b.{form}", BATCH)
-            with pytest.raises(
-                UnreadableInputError, match="which the engine direct does not read; use the engine spark"
-            ):
-                table.update([write_batch(tmp_path / "a.parquet", BATCH), file], at=5, engine="direct")
-        assert version_of(table) == 0
+        files = [write_batch(tmp_path / f"b.{form}", BATCH) for form in ("csv", "jsonl", "csv.gz", "parquet")]
+        first = table.update(files[0], at=5, engine="direct")
+
+        assert (first.received, first.repeated) == (len(BATCH), 0)
+        for file in files:
+            assert table.update(file, engine="direct").already_applied
 
     def test_dates_of_the_calendar_of_spark_2_are_left_to_spark(self, warehouse: Warehouse, tmp_path: Path) -> None:
         table = integer_table(warehouse)

@@ -1,0 +1,311 @@
+"""Declaring tables: what a user says about one, with every default filled in and everything checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ebb.index.columns import Column, parse_columns, time_kind
+from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
+from ebb.index.errors import TableExistsError, UsageError
+from ebb.index.expression import is_name, parse_expression, split_name
+from ebb.index.grid import Shuffle
+from ebb.index.inputs import InputRules
+from ebb.index.ledger import MAX_TICKS, check_span
+from ebb.index.policy import parse_pair
+from ebb.index.strategy import Strategy
+from ebb.index.timeline import Timeline
+from ebb.maintenance.values import Duration, Time, read_duration, read_time
+from ebb.warehouse.intake.source import infer_columns
+from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
+
+__all__ = [
+    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "read_label", "read_landing", "read_remember",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What a user says about a new table."""
+
+    name: str
+    key: Sequence[str]
+    inserted: str  # a column, or an expression
+    expires: str | None = None
+    tick: Duration
+    span: Duration
+    lifetime: Duration | None = None  # instead of ``expires``: a duration, or a column that holds one
+    like: Path | None = None
+    schema: str | None = None
+    origin: Time | None = None
+    grid: str | None = None
+    policy: str | None = None
+    strategy: str | None = None
+    deletion_bound: Duration | None = None
+    reader_time: Duration | None = None
+    quarantine_time: Duration | None = None
+    log_retention: Duration | None = None
+    remember: Duration | None = None
+    landing: str | None = None
+    label: str | None = None
+    inputs: InputRules = field(default_factory=InputRules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The declaration of a table in words that a user would type."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    inserted: str
+    expires: str
+    tick: str
+    span: str
+    origin: str
+    ticks_per_span: int
+    grid: str
+    policy: str
+    strategy: str
+    deletion_bound: str
+    reader_time: str
+    quarantine_time: str
+    log_retention: str
+    remember: str
+    landing: str | None
+    label: str
+    inserted_as: str | None
+    expires_as: str | None
+    inputs: InputRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A table as it would be created, and why it would be so."""
+
+    spec: TableSpec
+    reason: str  # why this grid and strategy
+    folder: Path
+
+    @property
+    def description(self) -> Description:
+        """Return the declaration in words."""
+        return Description(**described(self.spec))
+
+
+def described(spec: TableSpec) -> dict[str, Any]:
+    """Return the fields of a :class:`Description`."""
+    line, show = spec.timeline, spec.timeline.kind.show_duration
+    groups, cohorts = spec.grid.groups, spec.grid.cohorts
+    return {
+        "name": spec.name,
+        "columns": spec.columns,
+        "key": spec.key,
+        "inserted": spec.inserted,
+        "expires": spec.expires,
+        "tick": show(line.tick),
+        "span": show(line.span),
+        "origin": line.kind.show_time(line.origin),
+        "ticks_per_span": line.ticks_per_span,
+        "grid": str(spec.grid),
+        "policy": "random" if isinstance(groups, Shuffle) else f"{groups.run}x{cohorts.run}",
+        "strategy": spec.strategy.value,
+        "deletion_bound": show(spec.bound),
+        "reader_time": show(spec.reader_time),
+        "quarantine_time": show(spec.quarantine_time),
+        "log_retention": show(spec.log_retention),
+        "remember": show(spec.remembered_ticks * line.tick),
+        "landing": spec.landing,
+        "label": spec.label,
+        "inserted_as": spec.inserted_as,
+        "expires_as": spec.expires_as,
+        "inputs": spec.inputs,
+    }
+
+
+def declare(root: Path, wish: Declaration) -> Declared:
+    """Return the table with every default filled in, and one line on what was chosen and why."""
+    check_name(wish.name)
+    columns, times = _times(wish, _columns(wish))
+    check_new_columns(columns)
+    by_name = {column.name: column for column in columns}
+    inserted, expires = times
+    for role, names in (
+        ("key", wish.key),
+        ("insertion time", [inserted.name]),
+        ("expiration time", [expires.name]),
+    ):
+        for name in names:
+            if name not in by_name:
+                msg = f"the {role} names {name!r}, which is not a column; the columns are {', '.join(by_name)}"
+                raise UsageError(msg)
+    _check_key([by_name[name] for name in wish.key], [time.name for time in times])
+    kinds = [time_kind(by_name[time.name]) for time in times]
+    if kinds[0] is not kinds[1]:
+        msg = f"{inserted.name} is {by_name[inserted.name].type} and {expires.name} is {by_name[expires.name].type}; both times must be of one kind"
+        raise UsageError(msg)
+    kind = kinds[0]
+    for time in times:
+        if time.text is not None:
+            parse_expression(time.text, columns, kind)
+
+    def duration(value: Duration | None, default: int) -> int:
+        return default if value is None else read_duration(kind, value)
+
+    timeline = Timeline(
+        kind=kind,
+        origin=0 if wish.origin is None else read_time(kind, wish.origin),
+        tick=read_duration(kind, wish.tick),
+        span=read_duration(kind, wish.span),
+    )
+    check_span(timeline)
+    bound = duration(wish.deletion_bound, default_bound(timeline))
+    reader_time = duration(wish.reader_time, default_reader_time(timeline))
+    choice = choose(
+        timeline,
+        bound=bound,
+        reader_time=reader_time,
+        shape=parse_pair(wish.grid, "grid") if wish.grid else None,
+        policy=wish.policy,
+        strategy=_strategy(wish.strategy),
+    )
+    spec = TableSpec(
+        name=wish.name,
+        columns=columns,
+        key=tuple(wish.key),
+        inserted=inserted.name,
+        expires=expires.name,
+        timeline=timeline,
+        grid=choice.grid,
+        strategy=choice.strategy,
+        bound=bound,
+        reader_time=reader_time,
+        quarantine_time=duration(wish.quarantine_time, bound),
+        log_retention=duration(wish.log_retention, default_log_retention(timeline, bound)),
+        remember=None if wish.remember is None else read_remember(timeline, wish.remember),
+        landing=read_landing(wish.landing),
+        label=read_label(wish.label or "end"),
+        inserted_as=inserted.text,
+        expires_as=expires.text,
+        inputs=wish.inputs,
+    )
+    check_renames(spec)
+    if (root / wish.name).exists():
+        raise TableExistsError(wish.name, root)
+    return Declared(spec=spec, reason=choice.reason, folder=root / wish.name)
+
+
+def _columns(wish: Declaration) -> tuple[Column, ...]:
+    """Return the columns of a sample file, of a schema, or of the first with what the second says otherwise."""
+    if wish.like is None and wish.schema is None:
+        msg = "a table needs columns"
+        raise UsageError(msg, "give a schema, or a file to take them from", hint="columns")
+    declared = parse_columns(wish.schema) if wish.schema is not None else ()
+    if wish.like is None:
+        return declared
+    by_name = {column.name: column for column in declared}
+    found = [by_name.pop(column.name, column) for column in infer_columns(wish.like, wish.inputs)]
+    return (*found, *by_name.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _TimeColumn:
+    """A time column, and the expression that makes it if batches do not bring it."""
+
+    name: str
+    text: str | None = None
+
+
+def _times(
+    wish: Declaration, columns: tuple[Column, ...]
+) -> tuple[tuple[Column, ...], tuple[_TimeColumn, _TimeColumn]]:
+    """Return the two time columns, and all columns with those that the table makes."""
+    inserted = _time_column(wish.inserted, "inserted")
+    if (wish.expires is None) == (wish.lifetime is None):
+        msg = "a table needs to know when its records expire"
+        raise UsageError(msg, "name either a column or expression, or a lifetime", hint="expires")
+    if wish.lifetime is not None:
+        lifetime = wish.lifetime
+        text = f"{lifetime // timedelta(microseconds=1)}us" if isinstance(lifetime, timedelta) else str(lifetime)
+        text = f'"{text}"' if is_name(text) else text
+        expires = _TimeColumn("expires", f'"{inserted.name}" + {text}')
+    else:
+        expires = _time_column(str(wish.expires), "expires")
+    made = {time.name: time for time in (inserted, expires) if time.text is not None}
+    known = {column.name: column for column in columns}
+    kind = next((known[time.name].type for time in (inserted, expires) if time.name in known), None)
+    kind = kind if kind in ("timestamp", "date", "bigint", "int") else "timestamp"
+    new = tuple(Column(name, kind) for name in made if name not in known)
+    return (*columns, *new), (inserted, expires)
+
+
+def _time_column(text: str, default: str) -> _TimeColumn:
+    if is_name(text):
+        return _TimeColumn(text.strip().strip('`"'))
+    expression, name = split_name(text, default)
+    return _TimeColumn(name, expression)
+
+
+def check_renames(spec: TableSpec) -> None:
+    """Refuse rules for batches that rename to what is no column."""
+    for new in spec.inputs.rename.values():
+        spec.column(new)
+
+
+def read_remember(timeline: Timeline, value: Duration) -> int:
+    """Return how long batches are remembered, as declared."""
+    remember = read_duration(timeline.kind, value)
+    if remember // timeline.tick > MAX_TICKS:
+        show = timeline.kind.show_duration
+        msg = f"{show(remember)} has {remember // timeline.tick:,} ticks of {show(timeline.tick)}, and batches are remembered for {MAX_TICKS:,} at most"
+        raise UsageError(msg, "choose a shorter time")
+    return remember
+
+
+def read_label(text: str) -> str:
+    """Return which moment of its tick the name of a landed file says."""
+    if text not in ("start", "end"):
+        msg = f"label {text!r} is not start or end: which moment of its tick the name of a landed file says"
+        raise UsageError(msg)
+    return text
+
+
+def _check_key(key: Sequence[Column], times: Sequence[str]) -> None:
+    if not key:
+        msg = "the key names no column; give at least one"
+        raise UsageError(msg)
+    for column in key:
+        if not column.is_sortable:
+            msg = f"key column {column.name} has type {column.type}, which has no order; choose another key"
+            raise UsageError(msg)
+        if column.name in times:
+            msg = f"key column {column.name} is a time column of the table as well; copy it into a column of its own"
+            raise UsageError(msg)
+    if len({c.name for c in key}) < len(key):
+        msg = f"key {','.join(c.name for c in key)} names a column twice"
+        raise UsageError(msg)
+
+
+def _strategy(text: str | None) -> Strategy | None:
+    if text is None:
+        return None
+    try:
+        return Strategy(text)
+    except ValueError:
+        msg = f"strategy {text!r} is not rebuild, norebuild or retire"
+        raise UsageError(msg) from None
+
+
+def read_landing(folder: str | None) -> str | None:
+    """Return the place of a landing folder, absolute; None if there is none."""
+    if not folder:
+        return None
+    try:
+        folder.encode()
+    except UnicodeEncodeError as error:
+        msg = f"landing folder {folder!r} is not Unicode, and the table could not remember it; choose another"
+        raise UsageError(msg) from error
+    return str(Path(folder).expanduser().resolve())

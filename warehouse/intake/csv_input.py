@@ -1,0 +1,168 @@
+"""Reading CSV: fields between separators, quotes doubled, line breaks allowed between quotes, a header.
+
+An empty field is null, an empty text is written "". Arrow cuts the text into fields; what they mean is decided
+elsewhere. A record with too few or too many fields is refused alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+
+from ebb.index.columns import Column
+from ebb.index.errors import UnreadableInputError
+from ebb.warehouse.intake.convert import Converted, convert
+from ebb.warehouse.intake.received import Unread, received, texts_of, unread
+from ebb.warehouse.store.files import open_text
+
+__all__ = ["csv_header", "csv_lines", "read_csv"]
+
+_BLOCK_BYTES = 16 * 1024 * 1024  # no record may be larger
+
+
+def csv_header(line: str, separator: str) -> list[str]:
+    """Return the names in the first line of a CSV file."""
+    return next(csv.reader([line], delimiter=separator), [])
+
+
+def read_csv(
+    path: str,
+    columns: Sequence[Column],
+    places: Mapping[str, int],
+    *,
+    file: int,
+    separator: str,
+    encoding: str,
+    width: int,
+) -> Iterator[pa.Table]:
+    """Yield the records of a CSV file.  ``places``: of the table's columns; ``width``: how many fields there are."""
+    refused: list[tuple[int, str, str]] = []
+
+    def handle(row: Any) -> str:
+        reason = "it has too few fields" if row.actual_columns < row.expected_columns else "it has too many fields"
+        refused.append((row.number - 1, reason, row.text))
+        return "skip"
+
+    wanted = {name: f"f{place}" for name, place in places.items()}
+    taken = 0  # records so far, with those that were refused
+    with pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None) as stream:
+        for batch in _batches(path, stream, list(wanted.values()), handle, separator, encoding, width):
+            count = batch.num_rows
+            numbers = _numbers(taken, count, [number for number, _, _ in refused])
+            arrays = {name: batch.column(place) for name, place in wanted.items()}
+
+            def texts(places: Sequence[int], arrays: Mapping[str, pa.Array] = arrays) -> Sequence[str]:
+                return texts_of({name: _shown(array) for name, array in arrays.items()})(places)
+
+            found = _converted(arrays, columns)
+            yield received(found, columns, count, lines=pa.array(numbers), texts=texts, file=file)
+            taken += count + len(refused)
+            if refused:
+                yield unread([Unread(reason, text, number) for number, reason, text in refused], columns, file)
+                refused.clear()
+
+
+def _numbers(before: int, count: int, refused: Sequence[int]) -> Any:
+    """Return the numbers of records in their file, from 1, when some among them were refused."""
+    everything = np.arange(before + 1, before + 1 + count + len(refused))
+    return np.setdiff1d(everything, np.array(refused, np.int64), assume_unique=True)[:count]
+
+
+def _batches(
+    path: str, stream: Any, names: Sequence[str], handle: Any, separator: str, encoding: str, width: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the fields of the records behind the header, as bytes."""
+    is_header = True
+    try:
+        reader = pa_csv.open_csv(
+            stream,
+            read_options=pa_csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK_BYTES, autogenerate_column_names=True, encoding=encoding
+            ),
+            parse_options=pa_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=handle),
+            convert_options=pa_csv.ConvertOptions(
+                check_utf8=False,
+                column_types={f"f{place}": pa.binary() for place in range(width)},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                include_columns=list(dict.fromkeys(names)) or ["f0"],
+            ),
+        )
+        for batch in reader:
+            yield batch.slice(1) if is_header else batch
+            is_header = False
+    except pa.ArrowInvalid as error:
+        if str(error).startswith(("Empty CSV", "CSV parse error: Empty CSV")):  # nothing, or a header alone
+            return
+        reason = f"it is not CSV ({str(error).splitlines()[0]})"
+        if "straddl" in str(error):
+            reason = "a quote is not closed, or a record is larger than 16 MiB"
+        raise UnreadableInputError(path, reason, "write it again") from error
+    except UnicodeError as error:
+        raise UnreadableInputError(
+            path, f"it is not {encoding} ({error})", "name its encoding", hint="encoding"
+        ) from error
+
+
+def _converted(arrays: Mapping[str, pa.Array], columns: Sequence[Column]) -> dict[str, Converted]:
+    found: dict[str, Converted] = {}
+    for column in columns:
+        if column.name not in arrays:
+            continue
+        text, broken = _texts(arrays[column.name])
+        values, bad = convert(text, column)
+        if broken is not None:
+            bad = broken if bad is None else bad | broken
+        found[column.name] = values, bad
+    return found
+
+
+def _texts(array: pa.Array) -> tuple[pa.Array, Any]:
+    """Return bytes as text, and which are none."""
+    try:
+        return array.cast(pa.string()), None
+    except pa.ArrowInvalid:
+        values = [_text(value) for value in array.to_pylist()]
+        broken = np.array([value is ... for value in values])
+        return pa.array([None if value is ... else value for value in values], pa.string()), broken
+
+
+def _text(value: bytes | None) -> Any:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return ...
+
+
+def _shown(array: pa.Array) -> pa.Array:
+    """Return bytes as text for people."""
+    text, broken = _texts(array)
+    if broken is None:
+        return text
+    return pa.array([None if v is None else v.decode(errors="backslashreplace") for v in array.to_pylist()])
+
+
+def csv_lines(path: str, numbers: Sequence[int], separator: str, encoding: str) -> dict[int, int]:
+    """Return the lines on which records start, by their numbers; reads the file as far as the last of them."""
+    wanted, found = set(numbers), dict[int, int]()
+    with open_text(path) as raw, io.TextIOWrapper(raw, encoding, errors="replace", newline="") as text:
+        reader, number, line = csv.reader(text, delimiter=separator), -1, 0
+        try:
+            for fields in reader:
+                if fields:
+                    number += 1
+                    if number in wanted:
+                        found[number] = line + 1
+                        if len(found) == len(wanted):
+                            break
+                line = reader.line_num
+        except csv.Error:  # a field that is too long for it
+            pass
+    return found

@@ -1,0 +1,155 @@
+"""Reading JSON lines: one object a line.
+
+A line that is no object is refused alone. A field that the table does not have is the fault of the whole file, unless
+the rules say that such fields are ignored: its producer has changed, and records must not lose fields in silence.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from ebb.index.errors import SchemaDriftError
+from ebb.index.inputs import InputSchema
+from ebb.warehouse.intake.convert import convert_values
+from ebb.warehouse.intake.received import Unread, received, unread
+from ebb.warehouse.store.files import open_text
+
+__all__ = ["read_json"]
+
+_LINES = 16 * 1024  # that are converted together
+_BLOCK_BYTES = 1024 * 1024
+
+
+class _TwiceError(ValueError):
+    """A field stands in an object more than once."""
+
+
+def read_json(
+    path: str, schema: InputSchema, *, file: int, encoding: str, start: int = 0, stop: int | None = None
+) -> Iterator[pa.Table]:
+    """Yield the records of a file, or those whose lines start in some of its bytes."""
+    before = _line_breaks(path, start - 1) + 1 if start else 0
+    waiting: list[tuple[int, str | None, bytes]] = []
+    for number, line in enumerate(_lines(path, encoding, start, stop), start=before + 1):
+        if line.strip(b" \t\r\n"):
+            waiting.append((number, _text(line), line))
+        if len(waiting) == _LINES:
+            yield from _records(waiting, path, schema, file)
+            waiting = []
+    if waiting:
+        yield from _records(waiting, path, schema, file)
+
+
+def _lines(path: str, encoding: str, start: int, stop: int | None) -> Iterator[bytes]:
+    """Yield lines without their ends."""
+    with open_text(path) as raw:
+        if encoding not in ("utf-8", "utf-8-sig"):
+            with io.TextIOWrapper(raw, encoding, newline="\n") as text:
+                yield from (line.rstrip("\r\n").encode() for line in text)
+            return
+        place = start
+        if start:  # a line belongs to where it starts
+            raw.seek(start - 1)
+            place += len(raw.readline()) - 1
+        for line in raw:
+            if stop is not None and place >= stop:
+                return
+            is_first = place == 0
+            place += len(line)
+            yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).rstrip(b"\r\n")
+
+
+def _line_breaks(path: str, stop: int) -> int:
+    """Return how many line breaks there are before a place."""
+    count = 0
+    with open_text(path) as raw:
+        while stop > 0 and (block := raw.read(min(_BLOCK_BYTES, stop))):
+            count += block.count(b"\n")
+            stop -= len(block)
+    return count
+
+
+def _text(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _TwiceError
+    return found
+
+
+def _decoder(schema: InputSchema) -> Callable[[str], Any]:
+    """Return what reads one value; digits of numbers are kept where a column counts them."""
+    is_exact = any("decimal" in column.type or "array<" in column.type for column in schema.columns)
+    return json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal if is_exact else None).decode
+
+
+def _records(
+    lines: Sequence[tuple[int, str | None, bytes]],
+    path: str,
+    schema: InputSchema,
+    file: int,
+) -> Iterator[pa.Table]:
+    decode, rules = _decoder(schema), schema.rules
+    known = {column.name for column in schema.columns if column.name not in schema.computed}
+    found, numbers, refused = list[Mapping[str, Any]](), list[int](), list[Unread]()
+    for number, text, line in lines:
+        if text is None:
+            refused.append(Unread("it is not UTF-8", line.decode(errors="backslashreplace"), number))
+            continue
+        try:
+            value = decode(text)
+            record = _renamed(value, rules.rename) if rules.rename and isinstance(value, dict) else value
+        except _TwiceError:
+            refused.append(Unread("a field stands there twice", text, number))
+            continue
+        except (ValueError, RecursionError):
+            refused.append(Unread("it is not JSON", text, number))
+            continue
+        if not isinstance(record, dict):
+            refused.append(Unread("it is not a JSON object", text, number))
+            continue
+        if rules.extra == "refuse" and not known.issuperset(record):
+            raise _strange(record, known, schema, f"{path}, line {number}")
+        found.append(record)
+        numbers.append(number)
+    texts = {number: text for number, text, _ in lines}
+    columns = [column for column in schema.columns if column.name in known]
+    converted = {
+        column.name: convert_values([record.get(column.name) for record in found], column) for column in columns
+    }
+    yield received(
+        converted,
+        schema.columns,
+        len(found),
+        lines=pa.array(numbers, pa.int64()),
+        texts=lambda places: [str(texts[numbers[place]]) for place in places],
+        file=file,
+    )
+    if refused:
+        yield unread(refused, schema.columns, file)
+
+
+def _renamed(record: Mapping[str, Any], rename: Mapping[str, str]) -> dict[str, Any]:
+    return _object([(rename.get(name, name), value) for name, value in record.items()])
+
+
+def _strange(record: Collection[str], known: Collection[str], schema: InputSchema, where: str) -> SchemaDriftError:
+    from ebb.index.inputs import matched
+
+    try:
+        matched(where, [name for name in record if name not in known], schema)
+    except SchemaDriftError as error:
+        return error
+    raise AssertionError(where)  # it has a field that is not known
