@@ -8,7 +8,7 @@ from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.values import plain
 
-__all__ = ["Time", "Wait", "plain", "read_moment", "read_seconds", "read_time"]
+__all__ = ["Time", "Wait", "is_now", "plain", "read_moment", "read_seconds", "read_time"]
 
 Time = str | int | date | datetime
 Wait = float | str | None
@@ -28,6 +28,15 @@ def read_time(kind: TimeKind, value: Time) -> int:
         msg = f"time {value} is a number, and the time columns of this table are {kind.value}s; pass ISO 8601"
         raise UsageError(msg)
     return kind.time(str(value))
+
+
+def is_now(value: Time | None) -> bool:
+    """Whether a time is given as the word for the present.
+
+    >>> is_now("now"), is_now("2013-01-01")
+    (True, False)
+    """
+    return isinstance(value, str) and value.strip().lower() == "now"
 
 
 def read_seconds(wait: Wait) -> float:

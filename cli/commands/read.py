@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -48,7 +48,7 @@ class SqlEngine(str, Enum):
 AsOf = Annotated[
     str | None,
     typer.Option(
-        "--as-of", metavar="T", help="Hide records that have expired at T, which may not be before the clock."
+        "--as-of", metavar="T", help="Hide records that have expired at T: now, or a time that is not before the clock."
     ),
 ]
 Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
@@ -195,12 +195,13 @@ def sql(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query; tables appear as views of their live window.", show_default=False)],
     engine: Annotated[SqlEngine | None, typer.Option("--engine", help="Which engine answers: duckdb in this process, spark in a JVM. duckdb unless --master or --conf is given.")] = None,
-    limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    as_of: AsOf = None, limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Answer a SQL query; every table is a view of its live window."""
     by_spark = _by_spark(engine, master, conf)
     warehouse = state(ctx).open(master, conf)
-    found = warehouse.sql(query, limit, engine="spark" if by_spark else "duckdb", progress=render.progress)
+    kind: Literal["duckdb", "spark"] = "spark" if by_spark else "duckdb"
+    found = warehouse.sql(query, limit, engine=kind, as_of=as_of, progress=render.progress)
     render.clear_progress()
     write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ebb.index.errors import UsageError
 from ebb.maintenance.define import Altered, alter
 from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
@@ -16,7 +17,7 @@ from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
-from ebb.maintenance.values import Time, Wait, read_seconds, read_time
+from ebb.maintenance.values import Time, Wait, is_now, read_seconds, read_time
 from ebb.warehouse.intake.batch import Batch, BatchLike, batch_of
 from ebb.warehouse.settings import check_engine
 from ebb.warehouse.table.snapshot import Snapshot, Table
@@ -111,8 +112,8 @@ class OpenTable:
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.
 
-        ``as_of``: hide what has expired at this moment, which is not before the clock. What the table knows about its
-        files is kept, so that the next window answers at once.
+        ``as_of``: hide what has expired at this moment, which is not before the clock; ``"now"`` is the present, or
+        the clock if that is later. What the table knows about its files is kept, so that the next window answers at once.
         """
         from ebb.warehouse.read.finder import Finder
         from ebb.warehouse.read.window import Window
@@ -123,8 +124,20 @@ class OpenTable:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
             )
-        moment = None if as_of is None else read_time(snapshot.spec.timeline.kind, as_of)
-        return Window(snapshot, self._finder, as_of=moment)
+        return self.at_moment(Window(snapshot, self._finder), as_of)
+
+    def at_moment(self, window: Window, as_of: Time | None) -> Window:
+        """Return a window of the same version at another moment."""
+        kind = window.snapshot.spec.timeline.kind
+        if not is_now(as_of):
+            moment = None if as_of is None else read_time(kind, as_of)
+            return replace(window, as_of=moment, follows_clock=False)
+        if not kind.has_wall_clock:
+            msg = (
+                f"time 'now' is for timestamps and dates, and table {self.name} counts time in integers; pass a number"
+            )
+            raise UsageError(msg)
+        return replace(window, as_of=kind.from_datetime(self.warehouse.now()), follows_clock=True)
 
     def up_to_date(self, as_of: Time | None = None) -> LatestWindow:
         """Return a window that moves on while it is read: each read reflects every update committed before it commits."""
@@ -135,6 +148,7 @@ class OpenTable:
             first.snapshot,
             first.finder,
             as_of=first.as_of,
+            follows_clock=first.follows_clock,
             cost=first.cost,
             reopen=lambda: replace(first, snapshot=self.table.snapshot()),
         )
