@@ -161,7 +161,7 @@ def scan(
     ctx: typer.Context,
     name: Name,
     columns: Columns = None,
-    where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Only records for which this holds: comparisons, and, or, not, in, between, is null.")] = None,
+    where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Only records for which this holds: comparisons, and, or, not, in, between, like, is null.")] = None,
     as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
     engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine reads the table: direct in this process, spark in a JVM. direct unless --master or --conf is given.")] = None,
     form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
