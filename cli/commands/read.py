@@ -55,7 +55,10 @@ Form = Annotated[Format, typer.Option("--format", help="How records are written.
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 ]
-Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="A,B", help="Only these columns; may be given several times."),
+]
 Level = Annotated[
     Isolation,
     typer.Option(
@@ -68,10 +71,11 @@ Guard = Annotated[
 ]
 
 
-def split_columns(text: str | None) -> list[str] | None:
-    """Read names of columns."""
-    if text is None:
+def split_columns(texts: Sequence[str] | None) -> list[str] | None:
+    """Read names of columns, joined by commas or given one by one."""
+    if not texts:
         return None
+    text = ",".join(texts)
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names or len(set(names)) < len(names):
         msg = f"--columns {text!r} names {'a column twice' if names else 'no column'}; write it like A,B"
@@ -151,7 +155,7 @@ def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]
             "files": f"{cost.files_read:,} read of {cost.files:,}",
             "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
             "bytes": f"{render.bytes_text(cost.bytes_read)} read{finding}{times}",
-            "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
+            "found": f"{render.counted(cost.records, 'record')}, {render.bytes_text(cost.bytes_returned)}",
             "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {reading:.3f} reading",
         }
     )
@@ -204,4 +208,7 @@ def sql(
     kind: Literal["duckdb", "spark"] = "spark" if by_spark else "duckdb"
     found = warehouse.sql(query, limit, engine=kind, as_of=as_of, progress=render.progress)
     render.clear_progress()
-    write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+    narrower = "select fewer or use --format"
+    write_records(
+        limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas, narrower=narrower
+    )

@@ -119,7 +119,7 @@ class _Prompt:
             if sum(part.num_rows for part in parts) > self.limit:
                 more = "there are more: .limit 0 shows all"
                 parts[-1] = parts[-1].slice(0, parts[-1].num_rows - 1)
-        write_records(parts, found.schema, form=self.form, output=None)
+        write_records(parts, found.schema, form=self.form, output=None, narrower="use .columns or .format")
         took = f"{(time.perf_counter() - began) * 1000:.1f} ms" if self.is_timed else ""
         sys.stdout.flush()
         if took or more:
@@ -144,7 +144,7 @@ class _Prompt:
             case ".columns", "":
                 self.columns = None
             case ".columns", _:
-                wanted = split_columns(rest)
+                wanted = split_columns([rest])
                 self.window.schema(wanted)  # tells a column that is not there
                 self.columns = wanted
             case ".limit", _ if rest.isdecimal():
@@ -175,8 +175,7 @@ class _Prompt:
         live = self.window.snapshot.ledger.live_records
         moment = self.window.moment
         shown = "" if moment is None else f", without what has expired at {line.kind.show_time(moment)}"
-        records = f"{live:,} live record{'s' * (live != 1)}"
-        return f"{self.table.name} at {line.show_slot(clock)}, version {self.window.version}: {records}{shown}"
+        return f"{self.table.name} at {line.show_slot(clock)}, version {self.window.version}: {render.counted(live, 'live record')}{shown}"
 
     def completions(self, line: str, text: str) -> list[str]:
         """Return what the last word of a line may become: a command, a column, or a key that exists."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Format", "limited", "write_lines", "write_records"]
 
+_CELL_WIDTH = 40  # of a table on a terminal
+_LISTED = 3  # columns that did not fit, by name
 _TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
 
 
@@ -67,9 +69,11 @@ def write_records(
     form: Format,
     output: Path | None,
     guard_formulas: bool = False,
+    narrower: str = "use --columns or --format",
 ) -> int:
-    """Write records and return how many there were."""
-    if form in (Format.arrow, Format.parquet) and output is None and sys.stdout.isatty():
+    """Write records and return how many there were; ``narrower`` is what helps if a table is too wide for the terminal."""
+    is_terminal = output is None and sys.stdout.isatty()
+    if form in (Format.arrow, Format.parquet) and is_terminal:
         msg = f"format {form.value} is not for a terminal; pass --output FILE or redirect"
         raise UsageError(msg)
     _use_little_memory()
@@ -77,9 +81,8 @@ def write_records(
         with _target(output) as sink:
             match form:
                 case Format.table:
-                    return _table(parts, schema, sink)
+                    return _table(parts, schema, sink, narrower=narrower if is_terminal else None)
                 case Format.csv:
-                    is_terminal = output is None and sys.stdout.isatty()
                     return _csv(parts, schema, sink, guard_formulas=guard_formulas, is_terminal=is_terminal)
                 case Format.jsonl:
                     return _jsonl(parts, schema, sink)
@@ -143,7 +146,8 @@ def _writable() -> Iterator[None]:
         raise UsageError(msg) from error
 
 
-def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, narrower: str | None) -> int:
+    """Write records as aligned columns; with ``narrower`` only as much as a terminal can show."""
     import pyarrow as pa
 
     rows: list[tuple[str, ...]] = []
@@ -153,16 +157,34 @@ def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int
             more = True
             break
         rows.append(row)
+    names: Sequence[str] = schema.names
+    told = render.counted(len(rows), "record")
+    told += " shown, there are more: use --format csv or --limit" if more else ""
+    if narrower is not None:
+        names, *rows = [tuple(render.cut(render.visible(text), _CELL_WIDTH) for text in row) for row in (names, *rows)]
+        hidden = names[_fitting(names, rows) :]
+        names, rows = names[: len(names) - len(hidden)], [row[: len(names) - len(hidden)] for row in rows]
+        if hidden:
+            listed = ", ".join(hidden[:_LISTED]) + " …" * (len(hidden) > _LISTED)
+            told += f"; {render.counted(len(hidden), 'more column')}: {listed}; {narrower}"
     right = [
         i
         for i, f in enumerate(schema)
         if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type)
     ]
-    text = render.table_text(rows, schema.names, right=right)
-    count = f"{len(rows):,} record{'s' * (len(rows) != 1)}"
-    text.append(f"({count} shown, there are more: use --format csv or --limit)" if more else f"({count})")
-    sink.write(("\n".join(text) + "\n").encode())
+    text = render.table_text(rows, names, right=right)
+    sink.write(("\n".join([*text, f"({told})"]) + "\n").encode())
     return len(rows)
+
+
+def _fitting(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many columns fit the terminal: one at least."""
+    used, room = 0, render.terminal_columns()
+    for place, name in enumerate(names):
+        used += max(render.width(text) for text in (name, *(row[place] for row in rows))) + 2 * (place > 0)
+        if used > room and place:
+            return place
+    return len(names)
 
 
 def _csv(
