@@ -8,7 +8,7 @@ from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.values import plain
 
-__all__ = ["Time", "Wait", "is_now", "plain", "read_moment", "read_seconds", "read_time"]
+__all__ = ["Time", "Wait", "counted", "is_now", "plain", "read_moment", "read_seconds", "read_time"]
 
 Time = str | int | date | datetime
 Wait = float | str | None
@@ -28,6 +28,15 @@ def read_time(kind: TimeKind, value: Time) -> int:
         msg = f"time {value} is a number, and the time columns of this table are {kind.value}s; pass ISO 8601"
         raise UsageError(msg)
     return kind.time(str(value))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many of something there are.
+
+    >>> counted(1, "record"), counted(1200, "record")
+    ('1 record', '1,200 records')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def is_now(value: Time | None) -> bool:

@@ -16,6 +16,7 @@ from ebb.cli.options import Conf, Json, Limit, Master, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -155,7 +156,7 @@ def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]
             "files": f"{cost.files_read:,} read of {cost.files:,}",
             "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
             "bytes": f"{render.bytes_text(cost.bytes_read)} read{finding}{times}",
-            "found": f"{render.counted(cost.records, 'record')}, {render.bytes_text(cost.bytes_returned)}",
+            "found": f"{counted(cost.records, 'record')}, {render.bytes_text(cost.bytes_returned)}",
             "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {reading:.3f} reading",
         }
     )

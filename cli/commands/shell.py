@@ -20,6 +20,7 @@ from ebb.cli.options import Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UsageError, WarehouseError
+from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,7 +176,7 @@ class _Prompt:
         live = self.window.snapshot.ledger.live_records
         moment = self.window.moment
         shown = "" if moment is None else f", without what has expired at {line.kind.show_time(moment)}"
-        return f"{self.table.name} at {line.show_slot(clock)}, version {self.window.version}: {render.counted(live, 'live record')}{shown}"
+        return f"{self.table.name} at {line.show_slot(clock)}, version {self.window.version}: {counted(live, 'live record')}{shown}"
 
     def completions(self, line: str, text: str) -> list[str]:
         """Return what the last word of a line may become: a command, a column, or a key that exists."""

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from ebb.cli.output import render
 from ebb.cli.output.values import csv_field, shown
 from ebb.index.errors import EngineError, UsageError
+from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -158,7 +159,7 @@ def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, nar
             break
         rows.append(row)
     names: Sequence[str] = schema.names
-    told = render.counted(len(rows), "record")
+    told = counted(len(rows), "record")
     told += " shown, there are more: use --format csv or --limit" if more else ""
     if narrower is not None:
         names, *rows = [tuple(render.cut(render.visible(text), _CELL_WIDTH) for text in row) for row in (names, *rows)]
@@ -166,7 +167,7 @@ def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, nar
         names, rows = names[: len(names) - len(hidden)], [row[: len(names) - len(hidden)] for row in rows]
         if hidden:
             listed = ", ".join(hidden[:_LISTED]) + " …" * (len(hidden) > _LISTED)
-            told += f"; {render.counted(len(hidden), 'more column')}: {listed}; {narrower}"
+            told += f"; {counted(len(hidden), 'more column')}: {listed}; {narrower}"
     right = [
         i
         for i, f in enumerate(schema)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "bytes_text",
     "clear_progress",
-    "counted",
     "cut",
     "error",
     "heat_map",
@@ -121,15 +120,6 @@ def bytes_text(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} TB"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return how many of something there are.
-
-    >>> counted(1, "record"), counted(1200, "record")
-    ('1 record', '1,200 records')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def width(text: str) -> int:
