@@ -17,6 +17,7 @@ STEPS = {
     "add_column": 'remove it, or add it to the table: ebb alter NAME --add-column "{4}"',
     "ask_spark": "fix the query, or ask with --engine spark",
     "at": "pass --at",
+    "catalog": "pass --conf spark.sql.catalogImplementation=hive, and the --conf that says where its metastore is",
     "catch_up": "pass --catch-up to apply them in one commit",
     "columns": "pass either --like FILE or --schema",
     "debug": "nothing was changed; see --debug",
@@ -32,6 +33,7 @@ STEPS = {
     "table_exists": "choose another name or run: ebb drop {0}",
     "update": "use ebb update {2}",
     "warehouse": "pass --warehouse DIR",
+    "window_sql": "leave --lasting out and run ebb explain --sql again after each update",
 }
 
 

@@ -1,4 +1,4 @@
-"""probe, scan, sql."""
+"""probe, scan, sql, publish."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ebb.cli.options import Conf, Json, Limit, Master, Name, state
+from ebb.cli.options import Conf, DryRun, Json, Limit, Master, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
     from ebb.maintenance.reading import Cost, Window
 
-__all__ = ["cost_lines", "probe", "scan", "split_columns", "sql"]
+__all__ = ["cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
 
 
 class Isolation(str, Enum):
@@ -213,3 +213,28 @@ def sql(
     write_records(
         limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas, narrower=narrower
     )
+
+
+def publish(
+    ctx: typer.Context,
+    name: Name,
+    spark: Annotated[bool, typer.Option("--spark", help="In Spark's catalog; so far there is no other.")] = False,
+    view: Annotated[str | None, typer.Option("--as", metavar="VIEW", help="The name of the view; the table's by default.")] = None,
+    database: Annotated[str | None, typer.Option("--database", metavar="DB", help="The database of the view.")] = None,
+    master: Master = None, conf: Conf = None, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Create or replace a lasting view of a table, for other sessions and engines."""
+    if not spark:
+        msg = f"publish needs to know where to; run: ebb publish {name} --spark"
+        raise UsageError(msg)
+    if not dry_run:
+        render.progress("starting Spark")
+    table = state(ctx).open(master, conf).table(name)
+    done = table.publish(view=view, database=database, dry_run=dry_run)
+    render.clear_progress()
+    if json:
+        render.json_object(asdict(done))
+    elif dry_run:
+        render.lines([render.visible(done.sql)])
+    else:
+        render.lines([f"view {done.view} shows what has not expired of table {name}, whenever it is asked"])

@@ -24,7 +24,9 @@ from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
+    from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.finder import Finder
     from ebb.warehouse.read.latest import LatestWindow
@@ -220,11 +222,35 @@ class OpenTable:
         """Return the plan of the next update, as far as it can be told without its batch."""
         return explain(self.table.snapshot(), self.warehouse.now())
 
-    def window_sql(self) -> str:
-        """Return the query that shows the live window to any engine that reads Delta tables by path."""
-        from ebb.warehouse.sql.spark import window_sql
+    def window_sql(self, *, lasting: bool = False) -> str:
+        """Return the query that shows the live window to any engine that reads Delta tables by path.
 
-        return window_sql(self.table.snapshot())
+        It pins a version and its clock. A ``lasting`` one reads the newest version and hides what has expired by the
+        engine's own clock, so it stays true while the table is updated; tables of integer times have none.
+        """
+        from ebb.warehouse.sql.spark import lasting_sql, window_sql
+
+        return (lasting_sql if lasting else window_sql)(self.table.snapshot())
+
+    def publish(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        view: str | None = None,
+        database: str | None = None,
+        dry_run: bool = False,
+    ) -> Published:
+        """Create or replace a view with the lasting query in Spark's catalog, which must outlive the session.
+
+        ``spark``: a session with Delta's jars; by default that of this process. The view has the table's name unless
+        another is given.
+        """
+        from ebb.maintenance.inspect.publish import publish
+
+        def session() -> SparkSession:
+            return self.warehouse.spark(delta=True) if spark is None else spark
+
+        return publish(self.table.snapshot(), session, view=view, database=database, dry_run=dry_run)
 
     def quarantine(self, reason: str | None = None) -> Quarantine:
         """Return the refused records: all, or those whose reason holds a text."""
