@@ -33,7 +33,7 @@ STEPS = {
     "table_exists": "choose another name or run: ebb drop {0}",
     "update": "use ebb update {2}",
     "warehouse": "pass --warehouse DIR",
-    "window_sql": "leave --lasting out and run ebb explain --sql again after each update",
+    "window_sql": "run ebb explain --sql after each update, for the query of that version",
 }
 
 

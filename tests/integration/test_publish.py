@@ -30,7 +30,7 @@ spark = ebb.open("elsewhere", conf=conf).spark(delta=True)
 ask = lambda: sorted(row["id"] for row in spark.sql("SELECT id FROM web.live").collect())
 told = [ask()]
 now, times = datetime.now(timezone.utc), pa.timestamp("us", "UTC")
-came, dies = pa.array([now - timedelta(hours=3)], times), pa.array([now + timedelta(hours=1)], times)
+came, dies = pa.array([now - timedelta(hours=3.5)], times), pa.array([now + timedelta(hours=1)], times)
 ebb.open(root).table("visits").update(pa.table({"id": [4], "key": ["k"], "inserted": came, "expires": dies}), at=tick)
 told.append(ask())
 print(json.dumps(told))

@@ -40,7 +40,7 @@ def test_a_lasting_query_pins_nothing_and_hides_what_has_expired_by_the_engines_
 def test_integers_have_no_lasting_query_and_the_message_says_what_to_do_instead(ebb: Command) -> None:
     for command in (["explain", "numbers", "--sql", "--lasting"], ["publish", "numbers", "--spark", "--dry-run"]):
         assert ebb.wrong(*command, code=2) == (
-            f"{_INTEGERS}; leave --lasting out and run ebb explain --sql again after each update"
+            f"{_INTEGERS}; run ebb explain --sql after each update, for the query of that version"
         )
     with pytest.raises(UsageError) as caught:
         open_warehouse(ebb.root).table("numbers").publish(dry_run=True)

@@ -155,7 +155,7 @@ def test_the_command_line_knows_now(tmp_path: Path, capsysbinary: pytest.Capture
     present = datetime.now(UTC)
     table = timestamp_table(Warehouse(Settings(warehouse=tmp_path / "w")))
     times = pa.timestamp("us", "UTC")
-    came, dies = ([present + timedelta(minutes=m) for m in minutes] for minutes in ((-200, -200), (-20, 60)))
+    came, dies = ([present + timedelta(minutes=m) for m in minutes] for minutes in ((-290, -290), (-20, 60)))
     batch = {"id": [1, 2], "key": ["a", "b"], "inserted": pa.array(came, times), "expires": pa.array(dies, times)}
     table.load(pa.table(batch), at=present - timedelta(hours=3))
     integer_table(table.warehouse, "numbers")
