@@ -6,7 +6,9 @@ is, to the byte, what :mod:`ebb.cli.output.values` says of each value; so are co
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -15,11 +17,11 @@ import pyarrow.compute as pc
 from ebb.cli.output import render
 from ebb.cli.output.values import csv_field, json_value
 
-__all__ = ["csv_lines", "data_of", "json_lines", "portions"]
+__all__ = ["csv_lines", "data_of", "json_lines", "lines_of", "portions"]
 
 _TEXT = pa.large_string()
-_PORTION_ROWS = 65_536
-_PORTION_BYTES = 16 * 1024 * 1024  # what is held as text at a time is a few times this
+_PORTION_ROWS = 32_768
+_PORTION_BYTES = 8 * 1024 * 1024  # what is held as text at a time is a few times this
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000}
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years that Python can write
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
@@ -31,11 +33,24 @@ _ESCAPED = '["\\\\\\x00-\\x1f\\x7f-\\x{9f}\\x{200e}\\x{200f}\\x{202a}-\\x{202e}\
 _LOOKED_AT = bytes([*range(0x20), ord('"'), ord("\\"), *range(0x7F, 0x100)])  # JSON may escape these, and nothing else
 
 
-def portions(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+def lines_of(parts: Iterable[pa.Table], write: Callable[[pa.RecordBatch], pa.Array]) -> Iterator[pa.Array]:
+    """Yield what ``write`` makes of each portion of the records, in order; several portions of a part at a time.
+
+    A part is handed on before the next one is read.
+    """
+    threads = os.cpu_count() or 1
+    with ThreadPoolExecutor(threads) as pool:
+        for part in parts:
+            cut = portions(part)
+            for first in range(0, len(cut), threads):
+                some = cut[first : first + threads]
+                yield from pool.map(write, some) if len(some) > 1 else map(write, some)
+
+
+def portions(part: pa.Table) -> list[pa.RecordBatch]:
     """Cut records into portions that are turned into text at once."""
-    for part in parts:
-        rows = part.num_rows * _PORTION_BYTES // max(part.nbytes, 1)
-        yield from part.to_batches(max_chunksize=max(1, min(rows, _PORTION_ROWS)))
+    rows = part.num_rows * _PORTION_BYTES // max(part.nbytes, 1)
+    return part.to_batches(max_chunksize=max(1, min(rows, _PORTION_ROWS)))
 
 
 def csv_lines(batch: pa.RecordBatch, *, guard_formulas: bool = False) -> pa.Array:

@@ -191,13 +191,16 @@ def _fitting(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
 def _csv(
     parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, guard_formulas: bool, is_terminal: bool
 ) -> int:
-    from ebb.cli.output.columns import csv_lines, data_of, portions
+    from ebb.cli.output.columns import csv_lines, data_of, lines_of
 
     count = 0
     sink.write((",".join(csv_field(name) or "" for name in schema.names) + "\n").encode())
-    for batch in portions(parts):
+
+    def write(batch: pa.RecordBatch) -> pa.Array:
         with _writable():
-            lines = csv_lines(batch, guard_formulas=guard_formulas)
+            return csv_lines(batch, guard_formulas=guard_formulas)
+
+    for lines in lines_of(parts, write):
         if is_terminal:
             sink.writelines(f"{render.visible(line[:-1])}\n".encode() for line in lines.to_pylist())
         else:
@@ -207,15 +210,18 @@ def _csv(
 
 
 def _jsonl(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
-    from ebb.cli.output.columns import data_of, json_lines, portions
+    from ebb.cli.output.columns import data_of, json_lines, lines_of
 
     if len(set(schema.names)) < len(schema.names):
         msg = f"two columns have one name in {', '.join(schema.names)}; rename one, for example with AS"
         raise UsageError(msg)
     count = 0
-    for batch in portions(parts):
+
+    def write(batch: pa.RecordBatch) -> pa.Array:
         with _writable():
-            lines = json_lines(batch)
+            return json_lines(batch)
+
+    for lines in lines_of(parts, write):
         sink.write(data_of(lines))
         count += len(lines)
     return count

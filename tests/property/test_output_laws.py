@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebb.cli.output import render
-from ebb.cli.output.columns import csv_lines, data_of, json_lines, portions
+from ebb.cli.output.columns import csv_lines, data_of, json_lines, lines_of, portions
 from ebb.cli.output.records import Format, write_records
 from ebb.cli.output.values import csv_field, json_value
 from ebb.index.errors import UsageError
@@ -150,9 +151,25 @@ def test_wide_records_come_in_small_portions_and_none_is_lost() -> None:
     narrow = pa.table({"n": pa.array(range(200_000))})
     wide = pa.table({"s": pa.array(["x" * 1_000_000] * 40)})
 
-    assert [batch.num_rows for batch in portions([narrow])] == [65536, 65536, 65536, 3392]
-    assert max(batch.num_rows for batch in portions([wide])) <= 17
-    assert sum(batch.num_rows for batch in portions([wide, narrow, wide.slice(0, 0)])) == 200_040
+    assert [batch.num_rows for batch in portions(narrow)] == [32768] * 6 + [3392]
+    assert max(batch.num_rows for batch in portions(wide)) <= 9
+    assert sum(batch.num_rows for batch in portions(wide)) == 40
+
+
+def test_portions_are_written_in_their_order_and_a_part_before_the_next_is_read() -> None:
+    read: list[int] = []
+
+    def parts() -> Iterator[pa.Table]:
+        for place in range(3):
+            read.append(place)
+            yield pa.table({"n": pa.array(range(place * 100_000, (place + 1) * 100_000))})
+
+    written: list[str] = []
+    for lines in lines_of(parts(), csv_lines):
+        written += lines.to_pylist()
+        assert len(read) <= (len(written) - 1) // 100_000 + 1
+
+    assert written == [f"{n}\n" for n in range(300_000)]
 
 
 @pytest.mark.parametrize("form", [Format.csv, Format.jsonl, Format.table])
