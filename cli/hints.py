@@ -17,6 +17,7 @@ STEPS = {
     "add_column": 'remove it, add it to the table with ebb alter NAME --add-column "{4}", or pass --extra ignore',
     "ask_spark": "fix the query, or ask with --engine spark",
     "at": "pass --at",
+    "catalog": "pass --conf spark.sql.catalogImplementation=hive, and the --conf that says where its metastore is",
     "catch_up": "pass --catch-up to apply them in one commit",
     "columns": "pass --like FILE or --schema",
     "debug": "nothing was changed; see --debug",
@@ -37,6 +38,7 @@ STEPS = {
     "table_exists": "choose another name or run: ebb drop {0}",
     "update": "use ebb update {2}",
     "warehouse": "pass --warehouse DIR",
+    "window_sql": "run ebb explain --sql after each update, for the query of that version",
 }
 
 

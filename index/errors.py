@@ -167,6 +167,11 @@ class OverDeletionError(InputError):
     step = "expiring all of them was not allowed"
     hint = "expire_all"
 
+    @property
+    def facts(self) -> str:
+        """Return what was wrong; one record is not all records."""
+        return super().facts.replace("all 1 live records", "the only live record")
+
 
 class RetryError(WarehouseError):
     """Nothing is wrong: try again later."""

@@ -8,7 +8,9 @@ from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.values import plain
 
-__all__ = ["Duration", "Time", "Wait", "plain", "read_duration", "read_moment", "read_seconds", "read_time"]
+__all__ = [
+    "Duration", "Time", "Wait", "counted", "is_now", "plain", "read_duration", "read_moment", "read_seconds", "read_time",
+]  # fmt: skip
 
 Time = str | int | date | datetime
 Wait = float | str | timedelta | None
@@ -43,6 +45,24 @@ def read_duration(kind: TimeKind, value: Duration) -> int:
         msg = f"duration {value} is a number, and the time columns of this table are {kind.value}s; write it like 90s, 5m or 7d, or pass a timedelta"
         raise UsageError(msg)
     return kind.duration(str(value))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many of something there are.
+
+    >>> counted(1, "record"), counted(1200, "record")
+    ('1 record', '1,200 records')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def is_now(value: Time | None) -> bool:
+    """Whether a time is given as the word for the present.
+
+    >>> is_now("now"), is_now("2013-01-01")
+    (True, False)
+    """
+    return isinstance(value, str) and value.strip().lower() == "now"
 
 
 def read_seconds(wait: Wait) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ebb.index.columns import Column
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Like, Literal, Name, Not, Or, Predicate
 
 __all__ = [
     "COLUMNS",
@@ -22,6 +22,7 @@ __all__ = [
     "TYPES",
     "UTC",
     "Record",
+    "likes",
     "predicates",
     "records",
     "single",
@@ -130,10 +131,22 @@ GROUPS = [
 
 
 @st.composite
+def likes(draw: st.DrawFn, names: list[str], texts: list[str]) -> Like:
+    """Return a pattern with wildcards, made of texts that records hold too; an escape is before what it may be before."""
+    escape = draw(st.none() | st.sampled_from(["!", "\\", "a", "é", "'", "$", "%", "_"]))
+    special = "%_" if escape is None else f"%_{escape}"
+    pieces = []
+    for piece in draw(st.lists(st.sampled_from([*texts, "%", "%", "_", "%%", "_%"]), max_size=4)):
+        is_literal = escape is not None and draw(st.booleans())
+        pieces += [f"{escape}{sign}" if sign == escape or (is_literal and sign in special) else sign for sign in piece]
+    return Like(Name(draw(st.sampled_from(names))), "".join(pieces), escape)
+
+
+@st.composite
 def leaves(draw: st.DrawFn) -> Predicate:
     name = draw(st.sampled_from([name for name in TYPES if name != "tags"]))
     literal = st.sampled_from(texts_of(TYPES[name])).map(lambda text: Literal(text, is_text=True))
-    match draw(st.integers(0, 4)):
+    match draw(st.integers(0, 5)):
         case 0:
             return IsNull(Name(draw(st.sampled_from([name, "tags"]))))
         case 1:
@@ -141,6 +154,8 @@ def leaves(draw: st.DrawFn) -> Predicate:
         case 2:
             group = next(group for group in draw(st.permutations(GROUPS)) if name in group)
             return Compare(Name(name), draw(st.sampled_from(SIGNS)), Name(draw(st.sampled_from(group))))
+        case 4:
+            return draw(likes(["s", "z z"], TEXTS))
         case 3:
             return Compare(draw(literal), draw(st.sampled_from(SIGNS)), Name(name))
         case _:

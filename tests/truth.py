@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timezone
 from typing import Any
 
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Like, Literal, Name, Not, Operand, Or, Predicate
 
-__all__ = ["Value", "compare", "truth"]
+__all__ = ["Value", "compare", "matches", "truth"]
 
 Value = Callable[[Literal, str], Any]  # gives a literal the type of a column
 
@@ -41,9 +41,27 @@ def truth(predicate: Predicate, record: Mapping[str, Any], value: Value) -> bool
         case In(name, literals):
             found = record[name.name]
             return None if found is None else any(compare(found, "=", value(v, name.name)) for v in literals)
+        case Like(name, pattern, escape):
+            found = record[name.name]
+            return None if found is None else matches(found, pattern, escape)
         case Compare(left, sign, right):
             first, second = side(left, right), side(right, left)
             return None if first is None or second is None else compare(first, sign, second)
+
+
+def matches(text: str, pattern: str, escape: str | None) -> bool:
+    """Whether a text matches a pattern, character by character: ``places`` is how much of the text may be matched so far."""
+    places = {0}
+    signs = iter(pattern)
+    for sign in signs:
+        if sign == "%" and sign != escape:
+            places = set(range(min(places), len(text) + 1)) if places else places
+        elif sign == "_" and sign != escape:
+            places = {place + 1 for place in places if place < len(text)}
+        else:
+            wanted = next(signs) if sign == escape else sign
+            places = {place + 1 for place in places if text[place : place + 1] == wanted}
+    return len(text) in places
 
 
 def compare(left: Any, sign: str, right: Any) -> bool:

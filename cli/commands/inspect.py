@@ -163,12 +163,19 @@ def explain(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the query that shows the live window to other engines.")
     ] = False,
+    lasting: Annotated[
+        bool,
+        typer.Option("--lasting", help="With --sql: a query that stays true while the table is updated, for views."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the plan of the next update, or the query that shows the window to other engines."""
+    if lasting and not sql:
+        msg = "--lasting is about the query for other engines; pass --sql too"
+        raise UsageError(msg)
     table = state(ctx).open().table(name)
     if sql:
-        query = table.window_sql()
+        query = table.window_sql(lasting=lasting)
         if json:
             render.json_object({"name": name, "sql": query})
         else:

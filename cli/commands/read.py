@@ -1,4 +1,4 @@
-"""probe, scan, sql."""
+"""probe, scan, sql, publish."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ebb.cli.options import Conf, Json, Limit, Master, Name, state
+from ebb.cli.options import Conf, DryRun, Json, Limit, Master, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
     from ebb.maintenance.reading import Cost, Window
 
-__all__ = ["cost_lines", "probe", "scan", "split_columns", "sql"]
+__all__ = ["cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
 
 
 class Isolation(str, Enum):
@@ -48,14 +49,17 @@ class SqlEngine(str, Enum):
 AsOf = Annotated[
     str | None,
     typer.Option(
-        "--as-of", metavar="T", help="Hide records that have expired at T, which may not be before the clock."
+        "--as-of", metavar="T", help="Hide records that have expired at T: now, or a time that is not before the clock."
     ),
 ]
 Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 ]
-Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B", help="Only these columns.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option("--columns", metavar="A,B", help="Only these columns; may be given several times."),
+]
 Level = Annotated[
     Isolation,
     typer.Option(
@@ -68,10 +72,11 @@ Guard = Annotated[
 ]
 
 
-def split_columns(text: str | None) -> list[str] | None:
-    """Read names of columns."""
-    if text is None:
+def split_columns(texts: Sequence[str] | None) -> list[str] | None:
+    """Read names of columns, joined by commas or given one by one."""
+    if not texts:
         return None
+    text = ",".join(texts)
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names or len(set(names)) < len(names):
         msg = f"--columns {text!r} names {'a column twice' if names else 'no column'}; write it like A,B"
@@ -151,7 +156,7 @@ def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]
             "files": f"{cost.files_read:,} read of {cost.files:,}",
             "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
             "bytes": f"{render.bytes_text(cost.bytes_read)} read{finding}{times}",
-            "found": f"{cost.records:,} record{'s' * (cost.records != 1)}, {render.bytes_text(cost.bytes_returned)}",
+            "found": f"{counted(cost.records, 'record')}, {render.bytes_text(cost.bytes_returned)}",
             "seconds": f"{log_seconds:.3f} log, {cost.directory_seconds:.3f} directory, {reading:.3f} reading",
         }
     )
@@ -161,7 +166,7 @@ def scan(
     ctx: typer.Context,
     name: Name,
     columns: Columns = None,
-    where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Only records for which this holds: comparisons, and, or, not, in, between, is null.")] = None,
+    where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Only records for which this holds: comparisons, and, or, not, in, between, like, is null.")] = None,
     as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
     engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine reads the table: direct in this process, spark in a JVM. direct unless --master or --conf is given.")] = None,
     form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
@@ -195,12 +200,41 @@ def sql(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query; tables appear as views of their live window.", show_default=False)],
     engine: Annotated[SqlEngine | None, typer.Option("--engine", help="Which engine answers: duckdb in this process, spark in a JVM. duckdb unless --master or --conf is given.")] = None,
-    limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    as_of: AsOf = None, limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Answer a SQL query; every table is a view of its live window."""
     by_spark = _by_spark(engine, master, conf)
     warehouse = state(ctx).open(master, conf)
-    found = warehouse.sql(query, limit, engine="spark" if by_spark else "duckdb", progress=render.progress)
+    kind: Literal["duckdb", "spark"] = "spark" if by_spark else "duckdb"
+    found = warehouse.sql(query, limit, engine=kind, as_of=as_of, progress=render.progress)
     render.clear_progress()
-    write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+    narrower = "select fewer or use --format"
+    write_records(
+        limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas, narrower=narrower
+    )
+
+
+def publish(
+    ctx: typer.Context,
+    name: Name,
+    spark: Annotated[bool, typer.Option("--spark", help="In Spark's catalog; so far there is no other.")] = False,
+    view: Annotated[str | None, typer.Option("--as", metavar="VIEW", help="The name of the view; the table's by default.")] = None,
+    database: Annotated[str | None, typer.Option("--database", metavar="DB", help="The database of the view.")] = None,
+    master: Master = None, conf: Conf = None, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Create or replace a lasting view of a table, for other sessions and engines."""
+    if not spark:
+        msg = f"publish needs to know where to; run: ebb publish {name} --spark"
+        raise UsageError(msg)
+    if not dry_run:
+        render.progress("starting Spark")
+    table = state(ctx).open(master, conf).table(name)
+    done = table.publish(view=view, database=database, dry_run=dry_run)
+    render.clear_progress()
+    if json:
+        render.json_object(asdict(done))
+    elif dry_run:
+        render.lines([render.visible(done.sql)])
+    else:
+        render.lines([f"view {done.view} shows what has not expired of table {name}, whenever it is asked"])

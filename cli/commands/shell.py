@@ -20,6 +20,7 @@ from ebb.cli.options import Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, limited, write_records
 from ebb.index.errors import UsageError, WarehouseError
+from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,7 @@ KEY ...            the live records of some keys; composite keys with commas, qu
 .columns [A,B]     show these columns, or all
 .limit N           show at most N records; 0 for all
 .format FORM       table, csv or jsonl
+.asof T|now|off    hide what has expired at T, or at the present, also between ticks
 .pin, .unpin       stay in this window, or follow the newest as at the start
 .window            which window is read
 .timing on|off     say how long an answer took
@@ -62,15 +64,16 @@ class _Prompt:
     columns: list[str] | None = None
     limit: int = 40
     form: Format = Format.table
+    as_of: str | None = None
     is_pinned: bool = False
     is_timed: bool = True
 
     def run(self, line: str) -> None:
         """Answer one line."""
-        if not self.is_pinned:
-            self.window = self.table.at_latest()
         name, _, rest = line.partition(" ")
         rest = rest.strip()
+        if not self.is_pinned:  # a moment that the clock has passed can still be replaced
+            self.window = self.table.at_latest(None if name == ".asof" else self.as_of)
         if name.lower() in _QUERIES:
             name, rest = ".sql", line
         elif not name.startswith("."):
@@ -117,7 +120,7 @@ class _Prompt:
             if sum(part.num_rows for part in parts) > self.limit:
                 more = "there are more: .limit 0 shows all"
                 parts[-1] = parts[-1].slice(0, parts[-1].num_rows - 1)
-        write_records(parts, found.schema, form=self.form, output=None)
+        write_records(parts, found.schema, form=self.form, output=None, narrower="use .columns or .format")
         took = f"{(time.perf_counter() - began) * 1000:.1f} ms" if self.is_timed else ""
         sys.stdout.flush()
         if took or more:
@@ -142,7 +145,7 @@ class _Prompt:
             case ".columns", "":
                 self.columns = None
             case ".columns", _:
-                wanted = split_columns(rest)
+                wanted = split_columns([rest])
                 self.window.schema(wanted)  # tells a column that is not there
                 self.columns = wanted
             case ".limit", _ if rest.isdecimal():
@@ -151,6 +154,10 @@ class _Prompt:
                 self.form = Format(rest)
             case ".timing", "on" | "off":
                 self.is_timed = rest == "on"
+            case ".asof", _ if rest:
+                as_of = None if rest == "off" else rest
+                self.window = self.table.at_moment(self.window, as_of)  # tells a time that is none
+                self.as_of = as_of
             case ".pin", "":
                 self.is_pinned = True
             case ".unpin", "":
@@ -167,7 +174,9 @@ class _Prompt:
         if clock is None:
             return f"{self.table.name} is empty; load it first"
         live = self.window.snapshot.ledger.live_records
-        return f"{self.table.name} at {line.show_slot(clock)}, version {self.window.version}: {live:,} live records"
+        moment = self.window.moment
+        shown = "" if moment is None else f", without what has expired at {line.kind.show_time(moment)}"
+        return f"{self.table.name} at {line.show_slot(clock)}, version {self.window.version}: {counted(live, 'live record')}{shown}"
 
     def completions(self, line: str, text: str) -> list[str]:
         """Return what the last word of a line may become: a command, a column, or a key that exists."""
@@ -207,7 +216,10 @@ def shell(
     """Open a prompt that answers probes, scans and SQL in milliseconds."""
     warehouse = state(ctx).open()
     table = warehouse.table(name)
-    engine = warehouse.sql_session(lambda other: prompt.window if other == name else None)
+    others = {other.name: other for other in warehouse.tables()}
+    engine = warehouse.sql_session(
+        lambda other: prompt.window if other == name else others[other].at_latest(prompt.as_of)
+    )
     prompt = _Prompt(table, table.at_latest(), engine.answer, engine.names)
     if not sys.stdin.isatty():
         lines = itertools.takewhile(lambda line: line not in _LEAVING, (line.strip() for line in sys.stdin))

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from ebb.cli.output import render
+from ebb.cli.output.values import csv_field, shown
 from ebb.index.errors import EngineError, UsageError
-from ebb.maintenance.values import plain
+from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["Format", "limited", "write_lines", "write_records"]
 
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what makes a spreadsheet take a text for a formula
+_CELL_WIDTH = 40  # of a table on a terminal
+_LISTED = 3  # columns that did not fit, by name
 _TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
 
 
@@ -69,9 +70,11 @@ def write_records(
     form: Format,
     output: Path | None,
     guard_formulas: bool = False,
+    narrower: str = "use --columns or --format",
 ) -> int:
-    """Write records and return how many there were."""
-    if form in (Format.arrow, Format.parquet) and output is None and sys.stdout.isatty():
+    """Write records and return how many there were; ``narrower`` is what helps if a table is too wide for the terminal."""
+    is_terminal = output is None and sys.stdout.isatty()
+    if form in (Format.arrow, Format.parquet) and is_terminal:
         msg = f"format {form.value} is not for a terminal; pass --output FILE or redirect"
         raise UsageError(msg)
     _use_little_memory()
@@ -79,9 +82,8 @@ def write_records(
         with _target(output) as sink:
             match form:
                 case Format.table:
-                    return _table(parts, schema, sink)
+                    return _table(parts, schema, sink, narrower=narrower if is_terminal else None)
                 case Format.csv:
-                    is_terminal = output is None and sys.stdout.isatty()
                     return _csv(parts, schema, sink, guard_formulas=guard_formulas, is_terminal=is_terminal)
                 case Format.jsonl:
                     return _jsonl(parts, schema, sink)
@@ -126,99 +128,103 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def _plain_column(column: pa.Array) -> list[Any]:
-    return [plain(value) for value in column.to_pylist()]
-
-
-def _rows(
-    parts: Iterable[pa.Table], shown: Callable[[pa.Array], list[Any]] = _plain_column
-) -> Iterator[tuple[Any, ...]]:
-    """Yield the records with their values as they are shown."""
+def _rows(parts: Iterable[pa.Table]) -> Iterator[tuple[str, ...]]:
+    """Yield the records with their values as people see them."""
     for part in parts:
-        for batch in part.to_batches(max_chunksize=5000):
-            try:
-                columns = [shown(column) for column in batch.columns]
-            except (OverflowError, ValueError) as error:
-                msg = f"a value cannot be written ({error}); cast it to text in the query, or use --format parquet"
-                raise UsageError(msg) from error
+        for batch in part.to_batches(max_chunksize=_TABLE_ROWS):
+            with _writable():
+                columns = [[shown(value) for value in column.to_pylist()] for column in batch.columns]
             yield from zip(*columns, strict=True)
 
 
-def _text(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+@contextmanager
+def _writable() -> Iterator[None]:
+    """Say what to do about a value that has no text."""
+    try:
+        yield
+    except (OverflowError, ValueError) as error:
+        msg = f"a value cannot be written ({error}); cast it to text in the query, or use --format parquet"
+        raise UsageError(msg) from error
 
 
-def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+def _table(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, narrower: str | None) -> int:
+    """Write records as aligned columns; with ``narrower`` only as much as a terminal can show."""
     import pyarrow as pa
 
-    rows: list[list[str]] = []
+    rows: list[tuple[str, ...]] = []
     more = False
     for row in _rows(parts):
         if len(rows) == _TABLE_ROWS:
             more = True
             break
-        rows.append([_text(value) for value in row])
+        rows.append(row)
+    names: Sequence[str] = schema.names
+    told = counted(len(rows), "record")
+    told += " shown, there are more: use --format csv or --limit" if more else ""
+    if narrower is not None:
+        names, *rows = [tuple(render.cut(render.visible(text), _CELL_WIDTH) for text in row) for row in (names, *rows)]
+        hidden = names[_fitting(names, rows) :]
+        names, rows = names[: len(names) - len(hidden)], [row[: len(names) - len(hidden)] for row in rows]
+        if hidden:
+            listed = ", ".join(hidden[:_LISTED]) + " …" * (len(hidden) > _LISTED)
+            told += f"; {counted(len(hidden), 'more column')}: {listed}; {narrower}"
     right = [
         i
         for i, f in enumerate(schema)
         if pa.types.is_integer(f.type) or pa.types.is_floating(f.type) or pa.types.is_decimal(f.type)
     ]
-    text = render.table_text(rows, schema.names, right=right)
-    count = f"{len(rows):,} record{'s' * (len(rows) != 1)}"
-    text.append(f"({count} shown, there are more: use --format csv or --limit)" if more else f"({count})")
-    sink.write(("\n".join(text) + "\n").encode())
+    text = render.table_text(rows, names, right=right)
+    sink.write(("\n".join([*text, f"({told})"]) + "\n").encode())
     return len(rows)
+
+
+def _fitting(names: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return how many columns fit the terminal: one at least."""
+    used, room = 0, render.terminal_columns()
+    for place, name in enumerate(names):
+        used += max(render.width(text) for text in (name, *(row[place] for row in rows))) + 2 * (place > 0)
+        if used > room and place:
+            return place
+    return len(names)
 
 
 def _csv(
     parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], *, guard_formulas: bool, is_terminal: bool
 ) -> int:
+    from ebb.cli.output.columns import csv_lines, data_of, lines_of
+
     count = 0
-    sink.write((",".join(_field(name) for name in schema.names) + "\n").encode())
-    for row in _rows(parts):
-        values = [f"'{v}" if guard_formulas and isinstance(v, str) and v[:1] in _FORMULAS else v for v in row]
-        # A line with nothing in it would be no record.
-        line = ",".join(_field(value) for value in values) or '""'
-        sink.write((f"{render.visible(line) if is_terminal else line}\n").encode())
-        count += 1
+    sink.write((",".join(csv_field(name) or "" for name in schema.names) + "\n").encode())
+
+    def write(batch: pa.RecordBatch) -> pa.Array:
+        with _writable():
+            return csv_lines(batch, guard_formulas=guard_formulas)
+
+    for lines in lines_of(parts, write):
+        if is_terminal:
+            sink.writelines(f"{render.visible(line[:-1])}\n".encode() for line in lines.to_pylist())
+        else:
+            sink.write(data_of(lines))
+        count += len(lines)
     return count
-
-
-def _field(value: Any) -> str:
-    """Return a value for CSV; the empty text is quoted, nothing is not, as the intake reads them."""
-    text = _text(value)
-    if value is None or (text and not any(sign in text for sign in '",\r\n')):
-        return text
-    return '"' + text.replace('"', '""') + '"'
 
 
 def _jsonl(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes]) -> int:
+    from ebb.cli.output.columns import data_of, json_lines, lines_of
+
     if len(set(schema.names)) < len(schema.names):
         msg = f"two columns have one name in {', '.join(schema.names)}; rename one, for example with AS"
         raise UsageError(msg)
-    names = (render.json_text(name).replace("%", "%%") for name in schema.names)
-    line = "{" + ", ".join(f"{name}: %s" for name in names) + "}\n"
     count = 0
-    for row in _rows(parts, _json_column):
-        sink.write((line % row).encode())
-        count += 1
+
+    def write(batch: pa.RecordBatch) -> pa.Array:
+        with _writable():
+            return json_lines(batch)
+
+    for lines in lines_of(parts, write):
+        sink.write(data_of(lines))
+        count += len(lines)
     return count
-
-
-def _json_column(column: pa.Array) -> list[str]:
-    """Return values as JSON shows them."""
-    return [_JSON_OF.get(type(value), _json_of_any)(value) for value in column.to_pylist()]
-
-
-def _json_of_any(value: Any) -> str:
-    return render.json_text(plain(value))
-
-
-_JSON_OF: dict[type, Callable[[Any], str]] = {int: str, str: render.json_string}  # most values are one of these
 
 
 def _binary(parts: Iterable[pa.Table], schema: pa.Schema, sink: IO[bytes], form: Format) -> int:

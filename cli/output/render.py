@@ -5,6 +5,7 @@ Values that come from data are escaped before they reach a terminal. Colour and 
 
 from __future__ import annotations
 
+import bisect
 import json
 import math
 import os
@@ -13,6 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ebb.maintenance.values import counted
+
 if TYPE_CHECKING:
     from ebb.maintenance.inspect.status import Status
 
@@ -20,6 +23,7 @@ __all__ = [
     "bytes_text",
     "clear_progress",
     "counted",
+    "cut",
     "error",
     "heat_map",
     "json_object",
@@ -30,12 +34,15 @@ __all__ = [
     "pairs",
     "progress",
     "table_text",
+    "terminal_columns",
     "visible",
+    "width",
 ]
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHADES = " ░▒▓█"
+_USUAL_COLUMNS = 120
 
 
 def visible(value: object) -> str:
@@ -118,29 +125,46 @@ def bytes_text(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things.
+def width(text: str) -> int:
+    """Return how many places a text takes on a terminal: wide characters and emoji take two.
 
-    >>> counted(1, "file"), counted(1200, "record")
-    ('1 file', '1,200 records')
+    >>> width("ebb"), width("潮")
+    (3, 2)
     """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # most texts do without
+
+    return cell_len(text)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text that takes at most so many places; an ellipsis says that there is more.
+
+    >>> cut("ebb and flow", 8), cut("ebb", 3)
+    ('ebb and…', 'ebb')
+    """
+    if width(text) <= most:
+        return text
+    fitting = bisect.bisect_left(range(len(text)), most, key=lambda length: width(text[:length]))
+    return f"{text[: fitting - 1]}…"
 
 
 def table_text(rows: Sequence[Sequence[object]], header: Sequence[str], *, right: Sequence[int] = ()) -> list[str]:
     """Return rows as aligned columns; ``right`` names the columns that hold numbers."""
     cells = [[visible(cell) for cell in row] for row in rows]
     names = [visible(name) for name in header]
-    widths = [max(len(row[i]) for row in [names, *cells]) for i in range(len(names))]
+    widths = [max(width(row[i]) for row in [names, *cells]) for i in range(len(names))]
 
     def line(row: Sequence[str]) -> str:
+        blanks = (" " * (most - width(text)) for text, most in zip(row, widths, strict=True))
         padded = (
-            text.rjust(width) if i in right else text.ljust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            blank + text if i in right else text + blank
+            for i, (text, blank) in enumerate(zip(row, blanks, strict=True))
         )
         return "  ".join(padded).rstrip()
 
-    return [line(names), "  ".join("─" * width for width in widths), *(line(row) for row in cells)]
+    return [line(names), "  ".join("─" * most for most in widths), *(line(row) for row in cells)]
 
 
 def pairs(values: Mapping[str, object]) -> list[str]:
@@ -156,7 +180,7 @@ def heat_map(status: Status, measure: str = "records") -> list[str]:
     most = max(values.values(), default=0)
     width = max([5, *(len(_short(v)) + 1 for v in values.values())])
     next_cohort, filling = status.next_cohort, status.filling_group
-    shown = range(min(cohorts, max(4, (_columns() - 12) // (width + 1))))
+    shown = range(min(cohorts, max(4, (terminal_columns() - 12) // (width + 1))))
     head = "".join(f" {('e' + str(e)).rjust(width)}" for e in shown) + (" …" if len(shown) < cohorts else "")
     rows = [f"  {measure:>8} {head}"]
     for group in range(groups):
@@ -172,11 +196,12 @@ def heat_map(status: Status, measure: str = "records") -> list[str]:
     return rows
 
 
-def _columns() -> int:
+def terminal_columns() -> int:
+    """Return how wide the terminal is; some do not know."""
     try:
-        return os.get_terminal_size().columns
+        return os.get_terminal_size().columns or _USUAL_COLUMNS
     except OSError:
-        return 120
+        return _USUAL_COLUMNS
 
 
 def _short(value: int) -> str:

@@ -6,7 +6,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ebb.index.predicate.syntax import OPPOSITES, And, Compare, In, IsNull, Literal, Name, Not, Operand, Or, Predicate
+from ebb.index.predicate.like import Wild, like_pieces, like_prefix
+from ebb.index.predicate.syntax import (
+    OPPOSITES,
+    And,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Not,
+    Operand,
+    Or,
+    Predicate,
+)
 
 __all__ = ["Extent", "may_match"]
 
@@ -52,7 +66,26 @@ class _Bounds:
             case In(name, values):
                 sides = (self.allow(Compare(name, "=", literal), answer=answer) for literal in values)
                 return any(sides) if answer else all(sides)
+            case Like():
+                return self.match(predicate, answer=answer)
         return self.compare(predicate.left, predicate.sign if answer else OPPOSITES[predicate.sign], predicate.right)
+
+    def match(self, like: Like, *, answer: bool) -> bool:
+        """Whether values that are not null can match a pattern, or can differ from it: by what they begin with."""
+        extent, pieces = self.extent(like.name, like.name), like_pieces(like.pattern, like.escape)
+        if not extent.has_values:
+            return False
+        text = like_prefix(pieces)
+        if pieces == (text,):
+            return self.compare(like.name, "=" if answer else "!=", Literal(text, is_text=True))
+        if extent.low is None or extent.high is None:
+            return answer or pieces != (Wild.ANY,)
+        prefix = self.value(Literal(text, is_text=True), like.name.name)
+        first, last = (end[: len(prefix)] for end in (extent.low, extent.high))
+        if answer:
+            return bool(first <= prefix <= last)
+        # Whatever lies between two texts with one beginning has it too.
+        return not (first == last == prefix and pieces in ((Wild.ANY,), (text, Wild.ANY)))
 
     def compare(self, left: Operand, sign: str, right: Operand) -> bool:
         """Whether values that are not null can compare so."""

@@ -1,4 +1,4 @@
-"""The language of ``--where``: comparisons, ``in``, ``between``, ``is null``, ``and``, ``or``, ``not``.  Pure."""
+"""The language of ``--where``: comparisons, ``in``, ``between``, ``like``, ``is null``, ``and``, ``or``, ``not``.  Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from ebb.index.errors import UsageError
+from ebb.index.predicate.like import like_pieces
 
 __all__ = [
     "OPPOSITES",
@@ -14,6 +15,7 @@ __all__ = [
     "Compare",
     "In",
     "IsNull",
+    "Like",
     "Literal",
     "Name",
     "Not",
@@ -45,6 +47,9 @@ OPPOSITES = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 _DEPTH = 100
+
+
+_PATTERN_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,15 @@ class In:
 
 
 @dataclass(frozen=True, slots=True)
+class Like:
+    """``name like 'pattern'``, and ``escape 'c'``."""
+
+    name: Name
+    pattern: str
+    escape: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class IsNull:
     """``name is null``."""
 
@@ -112,7 +126,7 @@ class Or:
     right: Predicate
 
 
-Predicate = Compare | In | IsNull | Not | And | Or
+Predicate = Compare | In | Like | IsNull | Not | And | Or
 
 
 def parse_predicate(text: str) -> Predicate:
@@ -151,7 +165,7 @@ class _Parser:
             place = match.end()
 
     def fail(self, why: str) -> NoReturn:
-        msg = f"condition {self.text!r}: {why}; it takes comparisons, and, or, not, in (...), between, is null"
+        msg = f"condition {self.text!r}: {why}; it takes comparisons, and, or, not, in (...), between, like, is null"
         raise UsageError(msg)
 
     def peek(self) -> tuple[str, str]:
@@ -160,6 +174,14 @@ class _Parser:
     def accept(self, *values: str) -> bool:
         kind, value = self.peek()
         if kind in ("keyword", "sign") and value in values:
+            self.at += 1
+            return True
+        return False
+
+    def accept_word(self, word: str) -> bool:
+        """Take a word that means something here only: a column may be called so."""
+        kind, value = self.peek()
+        if kind == "word" and value.lower() == word:
             self.at += 1
             return True
         return False
@@ -222,11 +244,36 @@ class _Parser:
             self.expect("and")
             within = And(Compare(left, ">=", low), Compare(left, "<=", self.operand()))
             return Not(within) if negated else within
+        if self.accept_word("like"):
+            like = self.like(self.column(left))
+            return Not(like) if negated else like
         kind, sign = self.peek()
         if negated or kind != "sign" or sign not in _COMPARISONS:
             self.fail(f"{sign or 'the end'!r} stands where a comparison should be")
         self.at += 1
         return Compare(left, _COMPARISONS[sign], self.operand())
+
+    def like(self, name: Name) -> Like:
+        pattern, escape = self.written("a pattern"), None
+        if self.accept_word("escape"):
+            escape = self.written("a character")
+            if len(escape) != 1:
+                self.fail(f"escape {escape!r} is not one character")
+        if len(pattern) > _PATTERN_LENGTH:
+            self.fail(f"a pattern of {len(pattern):,} characters is longer than {_PATTERN_LENGTH:,}")
+        try:
+            like_pieces(pattern, escape)
+        except ValueError as error:
+            self.fail(str(error))
+        return Like(name, pattern, escape)
+
+    def written(self, what: str) -> str:
+        kind, value = self.peek()
+        if kind != "text":
+            self.fail(f"{value or 'the end'!r} stands where {what} should be; texts are written 'so'")
+        operand = self.operand()
+        assert isinstance(operand, Literal)  # noqa: S101 - it is a text
+        return operand.text
 
     def column(self, operand: Operand) -> Name:
         if isinstance(operand, Literal):

@@ -16,11 +16,12 @@ from typing import Any
 
 from ebb.index.columns import Column
 from ebb.index.errors import UsageError
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate
+from ebb.index.predicate.like import Piece, like_pieces
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Like, Literal, Name, Not, Or, Predicate
 from ebb.index.types import scalar_type
 from ebb.index.values import parse_value
 
-__all__ = ["ToColumn", "ToList", "ToValue", "Typed", "check", "column_named", "names", "typed", "value"]
+__all__ = ["ToColumn", "ToList", "ToPattern", "ToValue", "Typed", "check", "column_named", "names", "typed", "value"]
 
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_DIGITS = 38
@@ -53,7 +54,15 @@ class ToList:
     values: tuple[Any, ...]
 
 
-Typed = ToValue | ToColumn | ToList
+@dataclass(frozen=True, slots=True)
+class ToPattern:
+    """``column like pattern``; the column holds texts, and something is left open."""
+
+    column: Column
+    pieces: tuple[Piece, ...]
+
+
+Typed = ToValue | ToColumn | ToList | ToPattern
 
 
 def names(predicate: Predicate | None) -> set[str]:
@@ -63,7 +72,7 @@ def names(predicate: Predicate | None) -> set[str]:
             return set()
         case Compare(left, _, right):
             return {side.name for side in (left, right) if isinstance(side, Name)}
-        case In(name, _) | IsNull(name):
+        case In(name, _) | Like(name, _) | IsNull(name):
             return {name.name}
         case Not(inner):
             return names(inner)
@@ -127,9 +136,9 @@ def column_named(name: str, columns: Sequence[Column]) -> Column:
     raise UsageError(msg)
 
 
-def _leaves(predicate: Predicate) -> Iterator[Compare | In]:
+def _leaves(predicate: Predicate) -> Iterator[Compare | In | Like]:
     match predicate:
-        case Compare() | In():
+        case Compare() | In() | Like():
             yield predicate
         case Not(inner):
             yield from _leaves(inner)
@@ -139,7 +148,7 @@ def _leaves(predicate: Predicate) -> Iterator[Compare | In]:
 
 
 @lru_cache(maxsize=256)
-def typed(leaf: Compare | In, columns: tuple[Column, ...]) -> Typed:
+def typed(leaf: Compare | In | Like, columns: tuple[Column, ...]) -> Typed:
     """Give everything in a comparison its type, or refuse it."""
     match leaf:
         case In(name, values):
@@ -150,6 +159,8 @@ def typed(leaf: Compare | In, columns: tuple[Column, ...]) -> Typed:
             low, high = _limits(column)
             whole = tuple(int(number) for number in options if low <= number <= high and number == int(number))
             return ToList(column, whole) if whole else ToValue(column, "<", low)
+        case Like(name, pattern, escape):
+            return _to_pattern(column_named(name.name, columns), pattern, escape)
         case Compare(left, sign, right):
             if isinstance(left, Name):
                 column = column_named(left.name, columns)
@@ -177,6 +188,16 @@ def _to_column(left: Column, sign: str, right: Column) -> ToColumn:
         msg = f"the condition compares columns of types that do not compare: {shown}; compare each with a value"
         raise UsageError(msg)
     return ToColumn(left, sign, right, type)
+
+
+def _to_pattern(column: Column, pattern: str, escape: str | None) -> ToPattern | ToValue:
+    if column.type != "string":
+        msg = f"the condition matches column {column.name} of type {column.type} with a pattern, and like is for strings; compare it with a value"
+        raise UsageError(msg)
+    value(Literal(pattern, is_text=True), column)  # tells a text that is none
+    pieces = like_pieces(pattern, escape)
+    only = pieces[0] if len(pieces) == 1 else None
+    return ToValue(column, "=", only) if isinstance(only, str) else ToPattern(column, pieces)
 
 
 def _to_value(column: Column, sign: str, literal: Literal) -> ToValue:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ebb.index.errors import UsageError
 from ebb.maintenance.define import Altered, alter
 from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
@@ -17,14 +18,16 @@ from ebb.maintenance.inspect.status import Status, status
 from ebb.maintenance.retry import Cleared, clear, retry
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
-from ebb.maintenance.values import Duration, Time, Wait, read_seconds, read_time
+from ebb.maintenance.values import Duration, Time, Wait, is_now, read_seconds, read_time
 from ebb.warehouse.intake.batch import Batch, BatchLike, batch_of
 from ebb.warehouse.settings import check_engine
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
+    from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.finder import Finder
     from ebb.warehouse.read.latest import LatestWindow
@@ -128,8 +131,8 @@ class OpenTable:
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.
 
-        ``as_of``: hide what has expired at this moment, which is not before the clock. What the table knows about its
-        files is kept, so that the next window answers at once.
+        ``as_of``: hide what has expired at this moment, which is not before the clock; ``"now"`` is the present, or
+        the clock if that is later. What the table knows about its files is kept, so that the next window answers at once.
         """
         from ebb.warehouse.read.finder import Finder
         from ebb.warehouse.read.window import Window
@@ -140,8 +143,20 @@ class OpenTable:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
             )
-        moment = None if as_of is None else read_time(snapshot.spec.timeline.kind, as_of)
-        return Window(snapshot, self._finder, as_of=moment)
+        return self.at_moment(Window(snapshot, self._finder), as_of)
+
+    def at_moment(self, window: Window, as_of: Time | None) -> Window:
+        """Return a window of the same version at another moment."""
+        kind = window.snapshot.spec.timeline.kind
+        if not is_now(as_of):
+            moment = None if as_of is None else read_time(kind, as_of)
+            return replace(window, as_of=moment, follows_clock=False)
+        if not kind.has_wall_clock:
+            msg = (
+                f"time 'now' is for timestamps and dates, and table {self.name} counts time in integers; pass a number"
+            )
+            raise UsageError(msg)
+        return replace(window, as_of=kind.from_datetime(self.warehouse.now()), follows_clock=True)
 
     def up_to_date(self, as_of: Time | None = None) -> LatestWindow:
         """Return a window that moves on while it is read: each read reflects every update committed before it commits."""
@@ -152,6 +167,7 @@ class OpenTable:
             first.snapshot,
             first.finder,
             as_of=first.as_of,
+            follows_clock=first.follows_clock,
             cost=first.cost,
             reopen=lambda: replace(first, snapshot=self.table.snapshot()),
         )
@@ -229,11 +245,35 @@ class OpenTable:
         """Return the plan of the next update, as far as it can be told without its batch."""
         return explain(self.table.snapshot(), self.warehouse.now())
 
-    def window_sql(self) -> str:
-        """Return the query that shows the live window to any engine that reads Delta tables by path."""
-        from ebb.warehouse.sql.spark import window_sql
+    def window_sql(self, *, lasting: bool = False) -> str:
+        """Return the query that shows the live window to any engine that reads Delta tables by path.
 
-        return window_sql(self.table.snapshot())
+        It pins a version and its clock. A ``lasting`` one reads the newest version and hides what has expired by the
+        engine's own clock, so it stays true while the table is updated; tables of integer times have none.
+        """
+        from ebb.warehouse.sql.spark import lasting_sql, window_sql
+
+        return (lasting_sql if lasting else window_sql)(self.table.snapshot())
+
+    def publish(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        view: str | None = None,
+        database: str | None = None,
+        dry_run: bool = False,
+    ) -> Published:
+        """Create or replace a view with the lasting query in Spark's catalog, which must outlive the session.
+
+        ``spark``: a session with Delta's jars; by default that of this process. The view has the table's name unless
+        another is given.
+        """
+        from ebb.maintenance.inspect.publish import publish
+
+        def session() -> SparkSession:
+            return self.warehouse.spark(delta=True) if spark is None else spark
+
+        return publish(self.table.snapshot(), session, view=view, database=database, dry_run=dry_run)
 
     def quarantine(self, reason: str | None = None) -> Quarantine:
         """Return the refused records: all, or those whose reason holds a text."""

@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ebb.index.errors import InputError, UsageError, WarehouseError
 from ebb.index.inputs import InputRules
 from ebb.maintenance.api.table import OpenTable
 from ebb.maintenance.context import Context
@@ -162,22 +163,40 @@ class Warehouse:
         limit: int | None = None,
         *,
         engine: Literal["duckdb", "spark"] = "duckdb",
+        as_of: Time | None = None,
         progress: Callable[[str], None] = lambda _: None,
     ) -> pa.RecordBatchReader:
-        """Answer a query; every table is a view of its live window.  DuckDB answers in this process, Spark in a JVM."""
+        """Answer a query; every table is a view of its live window, at the moment ``as_of`` if one is given.
+
+        DuckDB answers in this process, Spark in a JVM.
+        """
         if limit is not None and limit > _MOST_ROWS:
             limit = None
         if engine == "duckdb":
-            return self.sql_session().answer(query, limit)
-        from ebb.warehouse.sql.spark import answer
+            return self.sql_session(as_of=as_of).answer(query, limit)
+        from ebb.warehouse.sql.spark import answer, register, unregister
 
         progress("starting Spark")
         spark = self.spark(delta=True)
-        self.register(spark)
+        refused: dict[str, WarehouseError] = {}
+        for table in self.tables():
+            try:
+                register(spark, [table.at_latest(as_of)])
+            except (UsageError, InputError) as error:  # the query may be about other tables
+                refused[table.name] = error
+                unregister(spark, table.name)
         progress("asking Spark")
-        return answer(spark, query, limit).to_reader()
+        try:
+            return answer(spark, query, limit).to_reader()
+        except UsageError as error:
+            for name, why in refused.items():
+                if f"`{name}`" in str(error):
+                    raise why from error
+            raise
 
-    def sql_session(self, window_of: Callable[[str], Window | None] = lambda _: None) -> DuckSession:
+    def sql_session(
+        self, window_of: Callable[[str], Window | None] = lambda _: None, *, as_of: Time | None = None
+    ) -> DuckSession:
         """Return a warm engine without a JVM for many queries.
 
         A table's name stands for the window that ``window_of`` returns for it, or for the newest if that is None.
@@ -185,7 +204,7 @@ class Warehouse:
         from ebb.warehouse.sql.duckdb import DuckSession
 
         tables = {table.name: table for table in self.tables()}
-        return DuckSession(list(tables), lambda name: window_of(name) or tables[name].at_latest())
+        return DuckSession(list(tables), lambda name: window_of(name) or tables[name].at_latest(as_of))
 
     def run(
         self,
@@ -217,11 +236,12 @@ class Warehouse:
             sleep=sleep,
         )
 
-    def register(self, spark: SparkSession) -> None:
-        """Make every table a view of its live window in a Spark session that has Delta's jars."""
+    def register(self, spark: SparkSession, *names: str, as_of: Time | None = None) -> None:
+        """Make tables, or all of them, views of their live windows in a Spark session that has Delta's jars."""
         from ebb.warehouse.sql.spark import register
 
-        register(spark, list_tables(self.root))
+        tables = [self.table(name) for name in names] or self.tables()
+        register(spark, [table.at_latest(as_of) for table in tables])
 
     def spark(self, *, delta: bool = False, work_bytes: int | None = None) -> SparkSession:
         """Return this process's Spark session, starting it if there is none.

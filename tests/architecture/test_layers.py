@@ -45,7 +45,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("schedule",),
         ("api",),
     ),
-    "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",)),
+    "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",), ("start",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
 EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}
@@ -67,6 +67,7 @@ SYSTEM_HOMES = (
     "warehouse/read/latest.py",  # a temporary file without a name
     "cli/output",
     "cli/main.py",  # the umask, and a pipe that breaks
+    "cli/start.py",  # how Ctrl-C ends the process while nothing is open
     "cli/commands/shell.py",  # where the history is
 )
 MOST_LINES = 400

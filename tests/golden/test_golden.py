@@ -38,6 +38,8 @@ probe               probe parking --prefix K --format jsonl
 probe               probe parking
 scan                scan parking --where "place = 'south'" --columns plate,until
 scan                scan parking --where "place = south"
+scan                scan parking --where "came like '1%'"
+scan                scan parking --as-of now
 scan                scan parking --where "lot = 4"
 quarantine          quarantine parking
 quarantine          quarantine parking --reason null
@@ -49,6 +51,7 @@ update              update parking --at 900 --catch-up
 update              update parking third.csv
 explain             explain parking
 explain-sql         explain parking --sql
+explain-sql         explain parking --sql --lasting
 sql                 sql "SELECT place, count(*) AS cars FROM parking GROUP BY place ORDER BY place"
 sql                 sql "SELECT nothing FROM parking"
 status              status parking
@@ -69,6 +72,9 @@ timestamps          create flights --schema "tail STRING, seat INT, dep TIMESTAM
 timestamps          load flights flights.csv --at 2013-01-01T02:00:00Z
 timestamps          probe flights N1,4
 timestamps          update flights --at 2013-01-01T05:30:00+02:00
+timestamps          scan flights --as-of now --where "tail like 'N%' and tail not like '%2'"
+timestamps          explain flights --sql --lasting
+timestamps          publish flights --spark --as live_flights --dry-run
 timestamps          history flights
 drop                drop parking
 drop                drop parking --dry-run

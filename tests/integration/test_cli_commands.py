@@ -385,7 +385,7 @@ def test_status_history_and_explain_tell_of_the_records(ebb: Command) -> None:
     commits = ebb.right("history", "t", "--json").json["commits"]
     assert [commit["op"] for commit in commits] == ["update", "load", "create"]
     assert (commits[0]["admitted"], commits[0]["quarantined"], commits[0]["expired_on_arrival"]) == (1, 3, 1)
-    assert "expires 1 records, all in cohort" in ebb.right("explain", "t").out
+    assert "expires 1 record, all in cohort" in ebb.right("explain", "t").out
 
 
 # housekeeping

@@ -13,7 +13,20 @@ from hypothesis import strategies as st
 
 from ebb.index.errors import UsageError
 from ebb.index.predicate.pruning import Extent, may_match
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
+from ebb.index.predicate.syntax import (
+    And,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Predicate,
+    parse_predicate,
+)
+from tests.predicates import likes
 from tests.truth import compare, truth
 
 laws = settings(deadline=None, max_examples=60)
@@ -30,11 +43,14 @@ leaves: st.SearchStrategy[Predicate] = st.one_of(
     st.builds(Compare, operands, signs, operands),
     st.builds(In, names, st.lists(literals, min_size=1, max_size=3).map(tuple)),
     st.builds(IsNull, names),
+    likes(["a", "z z"], ["a", "'", "\\"]),
 )
 predicates = st.recursive(
     leaves, lambda inner: st.builds(Not, inner) | st.builds(And, inner, inner) | st.builds(Or, inner, inner)
 )
-words = st.sampled_from([*"()=<>,'\"`-.;", "and", "or", "not", "in", "between", "is", "null", "a", "1", "'x'", " "])
+words = st.sampled_from(
+    [*"()=<>,'\"`-.;", "and", "or", "not", "in", "between", "is", "null", "like", "escape", "a", "1", "'x'", " "]
+)
 
 
 def written(predicate: Predicate | Name | Literal) -> str:
@@ -50,6 +66,9 @@ def written(predicate: Predicate | Name | Literal) -> str:
             return f"{written(name)} in ({', '.join(map(written, values))})"
         case IsNull(name):
             return f"{written(name)} is null"
+        case Like(name, pattern, escape):
+            texts = [written(Literal(text, is_text=True)) for text in (pattern, escape) if text is not None]
+            return f"{written(name)} like {' escape '.join(texts)}"
         case Not(inner):
             return f"not ({written(inner)})"
         case And(left, right):
@@ -93,7 +112,9 @@ def values_of(name: str) -> st.SearchStrategy[Literal]:
 @st.composite
 def leaves_of_records(draw: st.DrawFn) -> Predicate:
     name = draw(st.sampled_from(sorted(TYPES)))
-    match draw(st.integers(0, 4)):
+    match draw(st.integers(0, 5)):
+        case 5:
+            return draw(likes(["s", "t"], ["a", "b", "ab"]))
         case 0:
             return IsNull(Name(name))
         case 1:

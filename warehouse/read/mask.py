@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ebb.index.columns import Column
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Not, Or, Predicate
-from ebb.index.predicate.typed import ToColumn, ToList, ToValue, Typed, typed
+from ebb.index.predicate.like import Piece, Wild
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Like, Not, Or, Predicate
+from ebb.index.predicate.typed import ToColumn, ToList, ToPattern, ToValue, Typed, typed
 from ebb.index.types import scalar_type
 
 __all__ = ["DAY_US", "mask"]
@@ -35,7 +36,7 @@ def mask(table: pa.Table | pa.RecordBatch, predicate: Predicate, columns: Sequen
             return pc.or_kleene(mask(table, left, columns), mask(table, right, columns))
         case IsNull(name):
             return pc.is_null(table[name.name])
-        case Compare() | In():
+        case Compare() | In() | Like():
             return _leaf_mask(table, typed(predicate, tuple(columns)))
 
 
@@ -48,6 +49,8 @@ def _leaf_mask(table: pa.Table | pa.RecordBatch, leaf: Typed) -> Any:
             return _compared(_cast(table[left.name], left, type), sign, _cast(table[right.name], right, type))
         case ToList(column, values):
             return _is_in(table[column.name], values)
+        case ToPattern(column, pieces):
+            return _is_like(table[column.name], pieces)
 
 
 def _compared(left: Any, sign: str, right: Any) -> Any:
@@ -78,6 +81,26 @@ def _is_in(array: Any, values: Sequence[Any]) -> Any:
         is_in = pc.or_(is_in, pc.is_nan(array))
     # An unknown value is neither in nor out of a list.
     return pc.if_else(pc.is_null(array), pa.scalar(None, pa.bool_()), is_in)
+
+
+def _is_like(array: Any, pieces: Sequence[Piece]) -> Any:
+    match pieces:
+        case (Wild.ANY,):
+            return pc.starts_with(array, "")
+        case (str(text), Wild.ANY):
+            return pc.starts_with(array, text)
+        case (Wild.ANY, str(text)):
+            return pc.ends_with(array, text)
+        case (Wild.ANY, str(text), Wild.ANY):
+            return pc.match_substring(array, text)
+    wild = {Wild.ONE: ".", Wild.ANY: ".*"}
+    shape = "".join(wild[piece] if isinstance(piece, Wild) else _literally(piece) for piece in pieces)
+    return pc.match_substring_regex(array, rf"(?s)\A{shape}\z")
+
+
+def _literally(text: str) -> str:
+    """Return the regular expression that matches a text and nothing else."""
+    return "".join(sign if sign.isalnum() and sign.isascii() else f"\\x{{{ord(sign):x}}}" for sign in text)
 
 
 def _cast(array: Any, column: Column, type: str) -> Any:

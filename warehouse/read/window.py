@@ -1,7 +1,7 @@
 """One window of one table, without a JVM: pinned files, read with Arrow, expired records hidden.
 
 A window is a snapshot at its clock, or at a later moment ``as_of`` for which records are hidden by their exact
-expiration time. Answers are streamed and may be larger than memory.
+expiration time. A moment that ``follows_clock``, as the present does, is the clock where the clock is later. Answers are streamed and may be larger than memory.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ class Window:
     snapshot: Snapshot
     finder: Finder
     as_of: int | None = None
+    follows_clock: bool = False
     cost: Cost = field(default_factory=Cost, compare=False)  # of everything that was read through it
 
     def __post_init__(self) -> None:
         line = self.snapshot.spec.timeline
-        if self.as_of is not None and self.clock is not None and self.as_of < line.end_of(self.clock):
-            shown = line.kind.show_time(self.as_of)
+        if self.moment is not None and self.clock is not None and self.moment < line.end_of(self.clock):
+            shown = line.kind.show_time(self.moment)
             msg = f"time {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, choose a later time"
             raise InputError(msg)
 
@@ -47,6 +48,13 @@ class Window:
     def clock(self) -> int | None:
         """Return the slot up to which the table had been updated; None before the first update."""
         return self.snapshot.ledger.clock
+
+    @property
+    def moment(self) -> int | None:
+        """Return the moment at which records that have expired are hidden; None for the clock."""
+        if self.as_of is None or not self.follows_clock or self.clock is None:
+            return self.as_of
+        return max(self.as_of, self.snapshot.spec.timeline.end_of(self.clock))
 
     @property
     def version(self) -> int:
@@ -142,7 +150,7 @@ class Window:
             return
         self.cost.files += len(live)
         self.finder.keep(live)
-        answer = Answer(self.snapshot.spec, self.finder, request, clock=self.clock, as_of=self.as_of, cost=self.cost)
+        answer = Answer(self.snapshot.spec, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
         yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
 
     def visible_files(self) -> list[CellFile]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from ebb.index.columns import Column
 from ebb.index.errors import UsageError
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Not, Or, Predicate
-from ebb.index.predicate.typed import ToColumn, ToList, ToValue, Typed, column_named, typed
+from ebb.index.predicate.like import like_text
+from ebb.index.predicate.syntax import And, Compare, In, IsNull, Like, Not, Or, Predicate
+from ebb.index.predicate.typed import ToColumn, ToList, ToPattern, ToValue, Typed, column_named, typed
 from ebb.warehouse.read.mask import DAY_US
 
 __all__ = ["Dialect", "to_sql"]
@@ -22,7 +23,8 @@ Dialect = typing.Literal["spark", "duckdb"]
 
 # Texts that every engine reads as they are, within quotes. Not among them: quotes, backslashes, and the dollar signs
 # that Spark replaces before it parses.
-_PLAIN = re.compile(r"[A-Za-z0-9 _.,:/+@-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9 _.,:/+@%!-]*")
+_ESCAPE = "!"  # Spark would take the backslash for one if none were named
 
 
 def to_sql(predicate: Predicate, columns: Sequence[Column], dialect: Dialect) -> str:
@@ -42,7 +44,7 @@ def to_sql(predicate: Predicate, columns: Sequence[Column], dialect: Dialect) ->
             return f"({join.join(to_sql(term, columns, dialect) for term in _terms(predicate, type(predicate)))})"
         case IsNull(name):
             return f"({_quoted(column_named(name.name, columns), dialect)} IS NULL)"
-        case Compare() | In():
+        case Compare() | In() | Like():
             return f"({_leaf_sql(typed(predicate, tuple(columns)), dialect)})"
 
 
@@ -70,6 +72,9 @@ def _leaf_sql(leaf: Typed, dialect: Dialect) -> str:
         case ToList(column, values):
             options = ", ".join(_value_sql(value, column.type, dialect) for value in values)
             return f"{_operand_sql(column, column.type, dialect)} IN ({options})"
+        case ToPattern(column, pieces):
+            pattern = _value_sql(like_text(pieces, _ESCAPE), column.type, dialect)
+            return f"{_operand_sql(column, column.type, dialect)} LIKE {pattern} ESCAPE '{_ESCAPE}'"
 
 
 def _operand_sql(column: Column, type: str, dialect: Dialect) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from ebb.index.columns import EXPIRES_SLOT
-from ebb.index.errors import EngineError, UsageError, WarehouseError
+from ebb.index.errors import EngineError, InputError, UsageError, WarehouseError
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.read.answer import moment_of, portions
@@ -42,7 +42,7 @@ _OF_THE_QUERY = (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderE
 
 
 class DuckSession:
-    """A warm engine; ``open_window`` returns the window that a table's name stands for now."""
+    """A warm engine; ``open_window`` returns the window that a table's name stands for now, or refuses to."""
 
     def __init__(self, names: Sequence[str], open_window: Callable[[str], Window]) -> None:
         self.names = tuple(names)
@@ -62,11 +62,14 @@ class DuckSession:
         self._failed.clear()
         with self._engine_errors():
             self._check(text)
-            asks_for_names = re.search(r"\btables\b", text, re.IGNORECASE)
-            for name in self.names:
-                if asks_for_names or re.search(rf"\b{name}\b", text, re.IGNORECASE):
-                    self._show(self._open(name))
-            relation = self._connection.sql(text)
+            refused = self._show_all(text)
+            try:
+                relation = self._connection.sql(text)
+            except duckdb.CatalogException as error:
+                for name, why in refused.items():
+                    if f"name {name} " in str(error):
+                        raise why from error
+                raise
             kinds = [str(kind) for kind in relation.types]
             limited = relation if limit is None else relation.limit(limit)
             answer = self._stoppable(lambda: limited.to_arrow_reader(_BATCH_RECORDS))
@@ -98,9 +101,23 @@ class DuckSession:
             msg = f"one query is answered at a time, and this is {statements}; start it with SELECT or WITH"
             raise UsageError(msg)
 
+    def _show_all(self, text: str) -> dict[str, WarehouseError]:
+        """Make the names in a query stand for windows, and return why some cannot: they may be names of something else."""
+        refused: dict[str, WarehouseError] = {}
+        asks_for_names = re.search(r"\btables\b", text, re.IGNORECASE)
+        for name in self.names:
+            if asks_for_names or re.search(rf"\b{name}\b", text, re.IGNORECASE):
+                try:
+                    self._show(self._open(name))
+                except (UsageError, InputError) as error:
+                    refused[name] = error
+                    self._connection.execute(f'DROP VIEW IF EXISTS "{name}"')
+                    self._shown.pop(name, None)
+        return refused
+
     def _show(self, window: Window) -> None:
         """Make a table's name stand for a window."""
-        name, state = window.snapshot.table.name, (window.version, window.as_of, window.snapshot.mark)
+        name, state = window.snapshot.table.name, (window.version, window.moment, window.snapshot.mark)
         if self._shown.get(name) == state:
             return
         raw = f"{name}.files"  # no table of a user has a point in its name
@@ -148,10 +165,10 @@ class _Files(ds.Dataset):
         """Return what reads some columns of the live records for which a condition holds."""
         names = self.schema.names if columns is None else list(columns)
         condition = ds.field(EXPIRES_SLOT) > (self._window.clock or 0)
-        if self._window.as_of is not None:
+        if self._window.moment is not None:
             expires = self._window.snapshot.spec.expires
             kind = arrow_schema(self._window.snapshot.spec.columns).field(expires).type
-            condition &= ds.field(expires) > moment_of(self._window.as_of, kind)
+            condition &= ds.field(expires) > moment_of(self._window.moment, kind)
         if filter is not None:
             condition &= filter
         return _Scanner(self._window.schema(names) if names else pa.schema([]), lambda: self._read(names, condition))

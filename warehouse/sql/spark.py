@@ -14,13 +14,23 @@ from ebb.warehouse.read.request import Read
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.spark.errors import spark_errors
 from ebb.warehouse.sql.condition import to_sql
-from ebb.warehouse.table.snapshot import Snapshot, Table
+from ebb.warehouse.table.snapshot import Snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["answer", "query", "register", "scan_by_spark", "window_sql"]
+__all__ = [
+    "answer",
+    "create_view",
+    "lasting_sql",
+    "query",
+    "register",
+    "scan_by_spark",
+    "unregister",
+    "view_sql",
+    "window_sql",
+]
 
 # The nodes of a parsed statement that change something, set something, or run what cannot be seen here.
 _CHANGES = re.compile(
@@ -29,25 +39,68 @@ _CHANGES = re.compile(
     re.MULTILINE,
 )
 _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
+_VIEW_NAME = re.compile("[A-Za-z0-9_]{1,128}")
 
 
 def window_sql(snapshot: Snapshot) -> str:
     """Return the query that shows the window to any engine that reads Delta tables by path."""
-    names = ", ".join(f"`{column.name}`" for column in snapshot.spec.columns)
     clock = snapshot.ledger.clock
     hidden = "false" if clock is None else f"{EXPIRES_SLOT} > {clock}"
+    return f"{_selected(snapshot)} VERSION AS OF {snapshot.version} WHERE {hidden}"
+
+
+def lasting_sql(snapshot: Snapshot) -> str:
+    """Return a query that stays true while the table is updated: the newest version, without what has expired by now."""
+    now = {TimeKind.TIMESTAMP: "current_timestamp()", TimeKind.DATE: "current_date()"}
+    kind = snapshot.spec.timeline.kind
+    if kind not in now:
+        facts = f"table {snapshot.table.name} counts time in integers, and no engine knows where its clock stands"
+        raise UsageError(facts, "ask for the query of one version, again after each update", hint="window_sql")
+    return f"{_selected(snapshot)} WHERE `{snapshot.spec.expires}` > {now[kind]}"
+
+
+def _selected(snapshot: Snapshot) -> str:
+    names = ", ".join(f"`{column.name}`" for column in snapshot.spec.columns)
     path = str(snapshot.table.folder.resolve()).replace("`", "``")
-    return f"SELECT {names} FROM delta.`{path}` VERSION AS OF {snapshot.version} WHERE {hidden}"  # noqa: S608 - no value of a user
+    return f"SELECT {names} FROM delta.`{path}`"  # noqa: S608 - no value of a user
 
 
-def register(spark: SparkSession, tables: Sequence[Table]) -> None:
-    """Make each table a temporary view of its live window in any session that has Delta's jars."""
-    for table in tables:
-        with spark_errors(f"table {table.name} cannot be shown to SQL"):
-            _frame(spark, table.snapshot()).createOrReplaceTempView(table.name)
+def view_sql(snapshot: Snapshot, view: str | None = None, database: str | None = None) -> tuple[str, str]:
+    """Return the name of the view that shows the table for good, and the statement that creates or replaces it."""
+    parts = [part for part in (database, snapshot.table.name if view is None else view) if part is not None]
+    for part in parts:
+        if not _VIEW_NAME.fullmatch(part):
+            msg = f"name {part!r} is not one that every catalog takes; use letters a-z, digits and _, at most 128"
+            raise UsageError(msg)
+    quoted = ".".join(f"`{part}`" for part in parts)
+    return ".".join(parts), f"CREATE OR REPLACE VIEW {quoted} AS {lasting_sql(snapshot)}"
 
 
-def _frame(spark: SparkSession, snapshot: Snapshot, *conditions: str) -> DataFrame:
+def create_view(spark: SparkSession, name: str, statement: str) -> None:
+    """Create a view in Spark's catalog, which must be one that outlives the session."""
+    if spark.conf.get("spark.sql.catalogImplementation", "in-memory") == "in-memory":
+        facts = "Spark's catalog is in memory, and a view in it would end with this session"
+        raise UsageError(facts, "set spark.sql.catalogImplementation to hive, before Spark starts", hint="catalog")
+    with spark_errors(f"view {name} cannot be created", is_query=True):
+        spark.sql(statement)
+
+
+def register(spark: SparkSession, windows: Iterable[Window]) -> None:
+    """Make each window a temporary view with the name of its table in any session that has Delta's jars."""
+    for window in windows:
+        name = window.snapshot.table.name
+        with spark_errors(f"table {name} cannot be shown to SQL"):
+            _frame(spark, window).createOrReplaceTempView(name)
+
+
+def unregister(spark: SparkSession, name: str) -> None:
+    """Take a table's view away, if there is one."""
+    with spark_errors(f"table {name} cannot be taken from SQL"):
+        spark.catalog.dropTempView(name)
+
+
+def _frame(spark: SparkSession, window: Window, condition: str | None = None) -> DataFrame:
+    snapshot = window.snapshot
     names = [f"`{column.name}`" for column in snapshot.spec.columns]
     # Files without live records are gone already, so looking for more of them would only cost time: as a sum
     # the slot is neither looked up in the log's statistics nor in those of every row group.
@@ -55,8 +108,13 @@ def _frame(spark: SparkSession, snapshot: Snapshot, *conditions: str) -> DataFra
     frame = (
         spark.read.format("delta").option("versionAsOf", snapshot.version).load(str(snapshot.table.folder.resolve()))
     )
-    for condition in (f"{EXPIRES_SLOT} + 0 > {clock}" if clock is not None else "false", *conditions):
+    frame = frame.where(f"{EXPIRES_SLOT} + 0 > {clock}" if clock is not None else "false")
+    if condition:
         frame = frame.where(condition)
+    if window.moment is not None:
+        moment = {TimeKind.TIMESTAMP: "timestamp_micros({})", TimeKind.DATE: "date_add(date'1970-01-01', {})"}
+        shown = moment.get(snapshot.spec.timeline.kind, "{}").format(window.moment)
+        frame = frame.where(f"`{snapshot.spec.expires}` > {shown}")
     return frame.selectExpr(*names)
 
 
@@ -76,13 +134,8 @@ def _scanned(spark: SparkSession, window: Window, condition: str | None) -> Iter
     import pyarrow as pa
 
     snapshot, schema = window.snapshot, window.schema()
-    conditions = [condition] if condition else []
-    if window.as_of is not None:
-        moment = {TimeKind.TIMESTAMP: "timestamp_micros({})", TimeKind.DATE: "date_add(date'1970-01-01', {})"}
-        shown = moment.get(snapshot.spec.timeline.kind, "{}").format(window.as_of)
-        conditions.append(f"`{snapshot.spec.expires}` > {shown}")
     with spark_errors(f"table {snapshot.table.name} cannot be scanned", is_query=True):
-        packed = _frame(spark, snapshot, *conditions).mapInArrow(_packed, "batch binary")
+        packed = _frame(spark, window, condition).mapInArrow(_packed, "batch binary")
         for row in packed.toLocalIterator(prefetchPartitions=True):
             yield conform(pa.ipc.open_stream(row["batch"]).read_all(), schema)
 

@@ -27,7 +27,7 @@ _WORDS = (
     "0x0", "retire", "random", "2013-01-01", "5m", "csv", "jsonl", "parquet", "table", "window", "z INT", "out", "no/out",
 )  # fmt: skip
 _GOOD = {
-    "--at": ("1", "2", "3"), "--columns": ("id", "id,key", "key"), "--where": ("id > 1", "key = 'a' or id is null"),
+    "--at": ("1", "2", "3"), "--columns": ("id", "id,key", "key"), "--where": ("id > 1", "key like 'a%'", "key = 'a' or id is null"),
     "--limit": ("0", "1"), "--format": ("csv", "jsonl", "table"), "--output": ("out",), "--from": ("a",), "--to": ("b",),
     "--prefix": ("a",), "--keys-from": ("-", "keys"), "--as-of": ("5", "9"), "--deletion-bound": ("9", "4"), "--grid": ("3x3", "9x9"),
     "--policy": ("round-robin", "chronological", "1x1"), "--strategy": ("rebuild", "norebuild"), "--tick": ("1", "2"),

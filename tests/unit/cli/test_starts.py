@@ -145,3 +145,41 @@ def test_an_empty_tick_does_not_even_import_arrow(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
 
     assert done.returncode == 0, done.stderr or "pyspark, pandas, pyarrow or numpy was imported"
+
+
+_INTERRUPTED = """
+import os, signal, sys
+from importlib.metadata import entry_points
+
+class Interruption:
+    def find_spec(self, name, path=None, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+wanted = sys.argv.pop(1)
+sys.meta_path.insert(0, Interruption())
+[script] = entry_points(group="console_scripts", name="ebb")
+script.load()()  # as the script does
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["ebb.cli.main", "typer", "ebb.cli.commands.read", "ebb.cli.hints", "ebb.maintenance.api.table"]
+)
+def test_ctrl_c_is_silent_from_the_first_import_on(module: str, tmp_path: Path) -> None:
+    """It showed a traceback of whatever was being imported, for the first 0.2 s."""
+    command = [sys.executable, "-c", _INTERRUPTED, module, "--warehouse", str(tmp_path), "status"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_command_that_nobody_may_interrupt_is_not_interrupted_while_it_starts(tmp_path: Path) -> None:
+    """As under nohup, or in the background of a script."""
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + _INTERRUPTED
+    command = [sys.executable, "-c", ignoring, "typer", "--warehouse", str(tmp_path), "status"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
+
+    assert (done.returncode, done.stderr) == (0, "")

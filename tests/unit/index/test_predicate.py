@@ -8,7 +8,19 @@ import pytest
 
 from ebb.index.errors import UsageError
 from ebb.index.predicate.pruning import Extent, may_match
-from ebb.index.predicate.syntax import And, Compare, In, IsNull, Literal, Name, Not, Or, Predicate, parse_predicate
+from ebb.index.predicate.syntax import (
+    And,
+    Compare,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Not,
+    Or,
+    Predicate,
+    parse_predicate,
+)
 
 A, B, C = Name("a"), Name("b"), Name("c")
 ONE, TWO = Literal("1"), Literal("2")
@@ -73,6 +85,10 @@ def test_columns_may_be_quoted(text: str, name: str) -> None:
         ("a in (1)", In(A, (ONE,))),
         ("a in (1, 'x', true)", In(A, (ONE, Literal("x", is_text=True), Literal("true")))),
         ("a not in (1, 2)", Not(In(A, (ONE, TWO)))),
+        ("a like 'J%'", Like(A, "J%")),
+        ("a NOT LIKE '50!%' ESCAPE '!'", Not(Like(A, "50!%", "!"))),
+        ("a like 'it''s' or b = 2", Or(Like(A, "it's"), B_IS_2)),
+        ("like like 'x' and escape = 1", And(Like(Name("like"), "x"), Compare(Name("escape"), "=", ONE))),
         ("a between 1 and 2", And(Compare(A, ">=", ONE), Compare(A, "<=", TWO))),
         ("a not between 1 and b", Not(And(Compare(A, ">=", ONE), Compare(A, "<=", B)))),
         ("1 between a and b", And(Compare(ONE, ">=", A), Compare(ONE, "<=", B))),
@@ -121,6 +137,16 @@ def test_and_binds_closer_than_or_and_not_closest(text: str, predicate: Predicat
         ("a in (b)", "column 'b' stands where a value should be; texts are written 'so'"),
         ("1 in (2)", "'1' stands where a column should be"),
         ("'x' is null", "'x' stands where a column should be"),
+        ("a like 5", "'5' stands where a pattern should be; texts are written 'so'"),
+        ("a like b", "'b' stands where a pattern should be; texts are written 'so'"),
+        ("a like", "'the end' stands where a pattern should be; texts are written 'so'"),
+        ("'x' like 'y'", "'x' stands where a column should be"),
+        ("a like 'x' escape '!!'", "escape '!!' is not one character"),
+        ("a like 'x' escape ''", "escape '' is not one character"),
+        ("a like 'x' escape 1", "'1' stands where a character should be; texts are written 'so'"),
+        ("a like '!x' escape '!'", "'!x' in pattern '!x' escapes neither % nor _ nor '!'"),
+        ("a like 'x!' escape '!'", "'!' in pattern 'x!' escapes neither % nor _ nor '!'"),
+        (f"a like '{'x' * 1001}'", "a pattern of 1,001 characters is longer than 1,000"),
         ("a between 1 or 2", "'or' stands where 'and' should be"),
         ("a = null", "'null' stands where a column or value should be"),
         ("and", "'and' stands where a column or value should be"),
@@ -229,6 +255,34 @@ def test_records_outside_of_the_extents_cannot_match(text: str, ranges: dict[str
         return float(literal.text) if name == "f" else int(literal.text)
 
     assert may_match(parse_predicate(text), ranges, value) is may
+
+
+TEXTS = Extent(low="ab", high="ad", has_nulls=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "extent", "may"),
+    [
+        ("s like 'ac%'", TEXTS, True), ("s like 'a%'", TEXTS, True), ("s like 'ab_'", TEXTS, True), ("s like 'ad%'", TEXTS, True),
+        ("s like 'aa%'", TEXTS, False), ("s like 'ae_'", TEXTS, False), ("s like 'b%'", TEXTS, False), ("s like 'A%'", TEXTS, False),
+        ("s like 'ada%'", TEXTS, False), ("s like 'aba%'", TEXTS, True), ("s like 'ac'", TEXTS, True), ("s like 'x'", TEXTS, False),
+        ("s like '%x'", TEXTS, True), ("s like '_x'", TEXTS, True), ("s like '%'", TEXTS, True),
+        ("s not like 'a%'", TEXTS, False), ("s not like 'ab%'", TEXTS, True), ("s not like 'a_'", TEXTS, True), ("s not like '%'", TEXTS, False),
+        ("s not like 'x%'", TEXTS, True), ("s not like 'ab'", Extent(low="ab", high="ab"), False), ("s not like 'ab'", TEXTS, True),
+        ("s like 'a%'", NULLS, False), ("s not like 'a%'", NULLS, False), ("s like 'a%'", Extent(), True), ("s not like 'a%'", Extent(), True),
+        ("s not like '%'", Extent(), False), ("s like 'a%'", Extent(low="b"), True), ("s like 'a!%%' escape '!'", TEXTS, False),
+    ],
+)  # fmt: skip
+def test_patterns_rule_out_by_what_texts_begin_with(text: str, extent: Extent, may: bool) -> None:  # noqa: FBT001
+    as_bytes = Extent(
+        low=extent.low and extent.low.encode(),
+        high=extent.high and extent.high.encode(),
+        has_nulls=extent.has_nulls,
+        has_values=extent.has_values,
+    )
+
+    assert may_match(parse_predicate(text), {"s": extent}, lambda literal, _: literal.text) is may
+    assert may_match(parse_predicate(text), {"s": as_bytes}, lambda literal, _: literal.text.encode()) is may
 
 
 class Counted(str):

@@ -27,6 +27,8 @@ from ebb.index.predicate.typed import check, names, value
 from ebb.warehouse.parquet.arrow import arrow_schema
 from ebb.warehouse.read.mask import mask
 from ebb.warehouse.sql.condition import Dialect, to_sql
+from tests.builders import arrow_batch, integer_table, open_warehouse
+from tests.builders import records as batch_of
 from tests.predicates import COLUMNS, INF, NAN, TEXTS, TYPES, UTC, Record, predicates, records, single, typed
 from tests.truth import truth
 
@@ -200,7 +202,9 @@ def test_days_and_moments_that_python_cannot_write_still_compare() -> None:
         ("1 = 1", "the condition compares two values, '1' and '1'; name a column"), ("s = 'a' or 'x' < 'y'", "compares two values, 'x' and 'y'"),
         ("s > i", "the condition compares columns of types that do not compare: s is string, i is int; compare each with a value"),
         ("flag = i", "types that do not compare"), ("day < i", "types that do not compare"), ("blob = d", "types that do not compare"),
-        ("big = `far`", "names 'far'"), ('big = "far`"', "types that do not compare: big is bigint, far` is decimal(38,37)"),
+        ("i like '1%'", "the condition matches column i of type int with a pattern, and like is for strings; compare it with a value"),
+        ("blob not like '1%'", "column blob of type binary with a pattern"), ("tags like ''", "column tags of type array<int> with a pattern"),
+        ("nope like 'a'", "names 'nope'"), ("big = `far`", "names 'far'"), ('big = "far`"', "types that do not compare: big is bigint, far` is decimal(38,37)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_without_data(where: str, says: str) -> None:
@@ -244,6 +248,10 @@ def test_the_columns_of_a_predicate() -> None:
         ("dec < d", "(CAST(`dec` AS DOUBLE) < (CASE WHEN isnan(`d`) THEN CAST('NaN' AS DOUBLE) ELSE `d` + CAST('0' AS DOUBLE) END))", None),
         ("big = dec", "(CAST(`big` AS DECIMAL(21,2)) = CAST(`dec` AS DECIMAL(21,2)))", '(CAST("big" AS DECIMAL(21,2)) = CAST("dec" AS DECIMAL(21,2)))'),
         ("s = blob", "(CAST(`s` AS BINARY) = `blob`)", '(encode("s") = "blob")'),
+        ("s like 'JF%'", "(`s` LIKE 'JF%' ESCAPE '!')", "(\"s\" LIKE 'JF%' ESCAPE '!')"),
+        ("s not like '50^%!_' escape '^'", "NOT (`s` LIKE '50!%!!_' ESCAPE '!')", None),
+        ("s like 'a''b_'", "(`s` LIKE CAST(X'6127625f' AS STRING) ESCAPE '!')", "(\"s\" LIKE decode(from_hex('6127625f')) ESCAPE '!')"),
+        ("s like 'JFK'", "(`s` = 'JFK')", "(\"s\" = 'JFK')"),
         ('"far`" is null', "(`far``` IS NULL)", '("far`" IS NULL)'),
         ('`d"2` is null', '(`d"2` IS NULL)', '("d""2" IS NULL)'),
         ("not (i is null or i = 1 or i = 2) and not flag = true", "(NOT ((`i` IS NULL) OR (`i` = CAST('1' AS INT)) OR (`i` = CAST('2' AS INT))) AND NOT (`flag` = TRUE))", None),
@@ -262,12 +270,14 @@ def test_whatever_a_literal_says_the_condition_is_made_of_these_parts(
     """Quoted texts hold no quote, no backslash and no dollar sign; outside of quotes stand our own words only."""
     hostile = Or(predicate, Compare(Name("s"), "=", Literal(text, is_text=True)))
     quoted = "`(?:[^`]|``)*`" if dialect == "spark" else '"(?:[^"]|"")*"'
-    outside = re.sub(rf"{quoted}|X?'[A-Za-z0-9 _.,:/+@-]*'", "", to_sql(hostile, COLUMNS, dialect))
+    outside = re.sub(rf"{quoted}|X?'[A-Za-z0-9 _.,:/+@%!-]*'", "", to_sql(hostile, COLUMNS, dialect))
 
     words = (
         "CAST AS AND OR NOT IN IS NULL TRUE FALSE DATE TIMESTAMP TIMESTAMPTZ DECIMAL DOUBLE INT BIGINT SMALLINT TINYINT"
     )
-    words += " STRING BINARY CASE WHEN THEN ELSE END isnan decode encode from_hex unix_micros unix_date epoch_us"
+    words += (
+        " STRING LIKE ESCAPE BINARY CASE WHEN THEN ELSE END isnan decode encode from_hex unix_micros unix_date epoch_us"
+    )
     assert re.fullmatch(rf"(?:(?:{words.replace(' ', '|')})\b|[0-9]+|[ ()<>=!,*+-])*", outside)
 
 
@@ -311,6 +321,31 @@ def test_statistics_that_leave_nan_out_do_not_hide_it_from_sql(tmp_path: Path) -
         assert database().execute(count).fetchall() == [(expected,)], where
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    # of '', a, ab, A, a%, a_, a\\b, é😀, a, line break, b, null
+    [
+        ("s like '%'", [True] * 9), ("s like ''", [True] + [False] * 8), ("s like 'a'", [False, True] + [False] * 7),
+        ("s like 'a%'", [False, True, True, False, True, True, True, False, True]), ("s like '_'", [False, True, False, True] + [False] * 5),
+        ("s like '%b'", [False, False, True, False, False, False, True, False, True]), ("s like '__'", [False, False, True, False, True, True, False, True, False]),
+        ("s like '%a%'", [False, True, True, False, True, True, True, False, True]), ("s like 'a_b'", [False] * 6 + [True, False, True]),
+        ("s like 'a!%' escape '!'", [False] * 4 + [True] + [False] * 4), ("s like 'a!_' escape '!'", [False] * 5 + [True] + [False] * 3),
+        ("s like 'a\\b'", [False] * 6 + [True, False, False]), ("s like '%\\%' escape '\\'", [False] * 4 + [True] + [False] * 4),
+        ("s like '%%_%%'", [False] + [True] * 8), ("s like 'é_'", [False] * 7 + [True, False]), ("s like '%😀'", [False] * 7 + [True, False]),
+    ],
+)  # fmt: skip
+def test_patterns_match_whole_texts_and_tell_case(where: str, expected: list[bool]) -> None:
+    values = ("", "a", "ab", "A", "a%", "a_", "a\\b", "é😀", "a\nb")
+
+    assert answer(where, *values, None, name="s") == [*expected, None]
+    assert answer(where.replace(" like ", " not like "), *values, None, name="s") == [*(not e for e in expected), None]
+
+
+def test_the_longest_pattern_is_matched() -> None:
+    for pattern in ("_" * 1000, "_%" * 500, "é%" * 500, "%a" * 500):
+        assert answer(f"s like '{pattern}'", "é" * 999, "é" * 1000, "a" * 1000, name="s")[0] in (True, False)
+
+
 @pytest.mark.parametrize("word", ["and", "or"])
 def test_a_long_chain_is_one_flat_condition(word: str) -> None:
     predicate = parse_predicate(f" {word} ".join(f"i != {number}" for number in range(2000)))
@@ -340,3 +375,21 @@ def test_evaluating_does_not_import_datasets() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_scan_leaves_out_row_groups_by_the_beginning_of_a_pattern(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path), grid="2x3", strategy="norebuild")
+    for slot, sign in enumerate("abcde", start=1):
+        batch = batch_of(*((10 * slot + n, f"{sign}{n}", slot, slot + 6) for n in range(10)))
+        table.update(arrow_batch(batch), at=slot)
+    for where, ids, groups in (
+        ("key like 'c%'", range(30, 40), 1),
+        ("key like 'c_' and key not like '%5'", [i for i in range(30, 40) if i != 35], 1),
+        ("key not like 'c%'", [i for i in range(10, 60) if i // 10 != 3], 4),
+        ("key like '%1'", [11, 21, 31, 41, 51], 5),
+        ("key like 'x%'", [], 0),
+    ):
+        window = table.at_latest()
+        found = [i for part in window.scan(["id"], where) for i in part["id"].to_pylist()]
+        assert sorted(found) == list(ids)
+        assert (window.cost.groups_read, window.cost.groups) == (groups, 5)
