@@ -15,8 +15,10 @@ __all__ = ["STEPS", "error_text"]
 
 STEPS = {
     "add_column": 'remove it, or add it to the table: ebb alter NAME --add-column "{4}"',
+    "adopt": "run ebb adopt {0}, or restore the table from a backup",
     "ask_spark": "fix the query, or ask with --engine spark",
     "at": "pass --at",
+    "bound": "run ebb update {2}; or ebb purge {2}, then ebb erase {2} after the grace period",
     "catch_up": "pass --catch-up to apply them in one commit",
     "columns": "pass either --like FILE or --schema",
     "debug": "nothing was changed; see --debug",
@@ -26,6 +28,7 @@ STEPS = {
     "locked": "pass --wait to wait longer",
     "no_clock": "pass --at, or run ebb load first",
     "no_tables": "it is empty: check --warehouse, or run ebb create first",
+    "no_warehouse": "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first",
     "not_due": "run again then, or pass --at",
     "schema": "pass --schema instead of --like",
     "spark_settings": "check java -version (17), --master and --conf",

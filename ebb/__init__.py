@@ -8,16 +8,19 @@
 from typing import TYPE_CHECKING
 
 from ebb.index.errors import (
+    AdoptionError,
     AppliedSlotError,
     ConflictError,
     CorruptionError,
     EngineError,
+    ForeignCommitError,
     InDoubtError,
     InputError,
     JumpError,
     LockedError,
     NotDueError,
     OverDeletionError,
+    ProtocolError,
     RetryError,
     SchemaDriftError,
     TableExistsError,
@@ -27,6 +30,7 @@ from ebb.index.errors import (
     UsageError,
     WarehouseError,
 )
+from ebb.index.foreign import ForeignCommitWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -35,10 +39,13 @@ if TYPE_CHECKING:
     from ebb.maintenance.update import Report
 
 __all__ = [
+    "AdoptionError",
     "AppliedSlotError",
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ForeignCommitError",
+    "ForeignCommitWarning",
     "InDoubtError",
     "InputError",
     "JumpError",
@@ -46,6 +53,7 @@ __all__ = [
     "NotDueError",
     "OpenTable",
     "OverDeletionError",
+    "ProtocolError",
     "Report",
     "RetryError",
     "SchemaDriftError",

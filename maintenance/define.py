@@ -10,12 +10,12 @@ from typing import Any
 
 from ebb.index.columns import Column, parse_columns, time_kind
 from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
-from ebb.index.errors import CorruptionError, InputError, TableExistsError, UsageError
+from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, TableExistsError, UsageError
 from ebb.index.grid import Shuffle
 from ebb.index.ledger import check_span
 from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy, check_strategy
-from ebb.index.timeline import Timeline
+from ebb.index.timeline import TimeKind, Timeline
 from ebb.warehouse.intake.source import infer_columns
 from ebb.warehouse.table.catalog import alter_table, create_table, drop_table
 from ebb.warehouse.table.snapshot import Table
@@ -32,6 +32,7 @@ __all__ = [
     "declare",
     "described",
     "drop",
+    "in_seconds",
 ]
 
 
@@ -68,16 +69,22 @@ class Description:
     inserted: str
     expires: str
     tick: str
+    tick_seconds: float | None  # None for all of these if times are integers, which have no seconds
     span: str
+    span_seconds: float | None
     origin: str
     ticks_per_span: int
     grid: str
     policy: str
     strategy: str
     deletion_bound: str
+    deletion_bound_seconds: float | None
     reader_time: str
+    reader_time_seconds: float | None
     quarantine_time: str
+    quarantine_time_seconds: float | None
     log_retention: str
+    log_retention_seconds: float | None
     landing: str | None
 
 
@@ -114,27 +121,35 @@ class Dropped:
 
 def described(spec: TableSpec) -> dict[str, Any]:
     """Return the fields of a :class:`Description`."""
-    line, show = spec.timeline, spec.timeline.kind.show_duration
-    groups, cohorts = spec.grid.groups, spec.grid.cohorts
+    line, groups, cohorts = spec.timeline, spec.grid.groups, spec.grid.cohorts
+    durations = {
+        "tick": line.tick,
+        "span": line.span,
+        "deletion_bound": spec.bound,
+        "reader_time": spec.reader_time,
+        "quarantine_time": spec.quarantine_time,
+        "log_retention": spec.log_retention,
+    }
     return {
         "name": spec.name,
         "columns": spec.columns,
         "key": spec.key,
         "inserted": spec.inserted,
         "expires": spec.expires,
-        "tick": show(line.tick),
-        "span": show(line.span),
         "origin": line.kind.show_time(line.origin),
         "ticks_per_span": line.ticks_per_span,
         "grid": str(spec.grid),
         "policy": "random" if isinstance(groups, Shuffle) else f"{groups.run}x{cohorts.run}",
         "strategy": spec.strategy.value,
-        "deletion_bound": show(spec.bound),
-        "reader_time": show(spec.reader_time),
-        "quarantine_time": show(spec.quarantine_time),
-        "log_retention": show(spec.log_retention),
         "landing": spec.landing,
+        **{name: line.kind.show_duration(value) for name, value in durations.items()},
+        **{f"{name}_seconds": in_seconds(line.kind, value) for name, value in durations.items()},
     }
+
+
+def in_seconds(kind: TimeKind, duration: int) -> float | None:
+    """Return a duration in seconds; None for integers, which have none."""
+    return kind.seconds(duration) if kind.has_wall_clock else None
 
 
 def declare(root: Path, wish: Declaration) -> Declared:
@@ -247,7 +262,7 @@ def drop(table: Table, *, dry_run: bool = False) -> Dropped:
     """Delete a table and its quarantine, and return what was in it."""
     if dry_run:
         return _content(table)
-    with table.lock():
+    with table.lock(is_foreign_fine=True):
         content = _content(table)
         drop_table(table)
     return content
@@ -256,7 +271,7 @@ def drop(table: Table, *, dry_run: bool = False) -> Dropped:
 def _content(table: Table) -> Dropped:
     try:
         snapshot = table.snapshot()
-    except CorruptionError:  # that it is damaged may be why it is dropped
+    except (CorruptionError, ForeignCommitError):  # that it cannot be read may be why it is dropped
         return Dropped(name=table.name, live_records=None, files=None)
     return Dropped(name=table.name, live_records=snapshot.ledger.live_records, files=len(snapshot.files))
 

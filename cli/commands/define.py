@@ -111,7 +111,7 @@ def alter(
     changed = [
         f"{field.replace('_', ' ')}: {before[field]} → {after[field]}"
         for field in after
-        if field != "columns" and before[field] != after[field]
+        if field != "columns" and not field.endswith("_seconds") and before[field] != after[field]
     ]
     changed += [f"column {c.name} {c.type} added" for c in altered.after.columns[len(altered.before.columns) :]]
     if dry_run:
@@ -125,7 +125,8 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     content = warehouse.drop(name, dry_run=True)
     summary = f"table {name}, whose log cannot be read"
     if content.live_records is not None:
-        summary = f"table {name} with {content.live_records:,} live records in {content.files} files"
+        records, files = render.counted(content.live_records, "live record"), render.counted(content.files or 0, "file")
+        summary = f"table {name} with {records} in {files}"
     if not dry_run and not yes:
         if not sys.stdin.isatty():
             msg = f"drop deletes {summary}; pass --yes if that is meant"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "bytes_text",
     "clear_progress",
+    "counted",
     "error",
     "heat_map",
     "json_object",
@@ -30,6 +31,7 @@ __all__ = [
     "progress",
     "table_text",
     "visible",
+    "warning",
 ]
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
@@ -90,6 +92,11 @@ def error(text: str) -> None:
     note(f"ebb: {visible(text)}")
 
 
+def warning(text: str) -> None:
+    """Print one line on what the answer may suffer from."""
+    error(f"warning: {text}")
+
+
 def progress(text: str) -> None:
     """Show what is being done, on a terminal only; the next line replaces it."""
     if sys.stderr.isatty():
@@ -102,6 +109,15 @@ def clear_progress() -> None:
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something.
+
+    >>> counted(1, "file"), counted(1200, "expired record")
+    ('1 file', '1,200 expired records')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def bytes_text(count: float) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ebb.maintenance.define import Altered, alter
+from ebb.maintenance.adopt import Adoption, adopt
+from ebb.maintenance.define import Altered, Description, alter, described
 from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
@@ -119,6 +120,7 @@ class OpenTable:
 
         known = self._snapshot
         snapshot = self._snapshot = self.table.snapshot()
+        snapshot.warn_reader()
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
@@ -190,6 +192,10 @@ class OpenTable:
         window = self.at_latest(as_of)
         return scan_by_spark(self.warehouse.spark(delta=True), window, columns, where)
 
+    def describe(self) -> Description:
+        """Return how the table was declared, with every default filled in."""
+        return Description(**described(self.table.snapshot().spec))
+
     def status(self) -> Status:
         """Return where the table stands: clock, size, cells, deletion bound, last update."""
         return status(self.table.snapshot(), self.warehouse.now())
@@ -210,11 +216,19 @@ class OpenTable:
         """Return the query that shows the live window to any engine that reads Delta tables by path."""
         from ebb.warehouse.sql.spark import window_sql
 
-        return window_sql(self.table.snapshot())
+        snapshot = self.table.snapshot()
+        snapshot.warn_reader()
+        return window_sql(snapshot)
 
     def quarantine(self, reason: str | None = None) -> Quarantine:
         """Return the refused records: all, or those whose reason holds a text."""
         return quarantined(self.table.snapshot(), reason)
+
+    def adopt(
+        self, *, wait: Wait = None, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> Adoption:
+        """Make what other tools did to the table part of it: checked, counted anew, recorded in one commit."""
+        return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress))
 
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""

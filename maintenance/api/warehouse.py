@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ebb.index.errors import InputError
 from ebb.maintenance.api.table import OpenTable
 from ebb.maintenance.context import Context
 from ebb.maintenance.define import Declaration, Declared, Dropped, create, declare, drop
@@ -78,6 +79,12 @@ class Warehouse:
     def __repr__(self) -> str:
         names = ", ".join(table.name for table in list_tables(self.root))
         return f"<Warehouse {str(self.root)!r}: {names or 'no tables'}>"
+
+    def check_there(self) -> None:
+        """Refuse a warehouse that was named and is not there: its name is misspelt, or it has no table yet."""
+        if self.settings.is_named and not self.root.exists():
+            msg = f"there is no warehouse {self.root}"
+            raise InputError(msg, "check its name, or create a table in it first", hint="no_warehouse")
 
     def tables(self) -> list[OpenTable]:
         """Return all tables by name."""

@@ -19,7 +19,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors",),
-        ("timeline", "grid", "keys", "histogram", "fingerprints"),
+        ("foreign", "timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "directory", "ledger"),
         ("columns", "strategy", "sidefile"),
         ("values", "cost"),
@@ -32,21 +32,21 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("parquet",),
         ("spark",),
         ("intake", "read"),
-        ("sql",),
+        ("sql", "examine"),
     ),
     "maintenance": (
         ("context", "plan", "values"),
         ("carry_out", "define", "reading"),
         ("upkeep",),
         ("update", "inspect"),
-        ("landing",),
+        ("landing", "adopt"),
         ("schedule",),
         ("api",),
     ),
     "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
-EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}
+EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors", "ebb.index.foreign")}
 # Where each engine lives.
 ENGINES = {
     "deltalake": ("warehouse/table", "warehouse/parquet/arrow.py"),

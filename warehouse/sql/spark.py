@@ -44,7 +44,9 @@ def register(spark: SparkSession, tables: Sequence[Table]) -> None:
     """Make each table a temporary view of its live window in any session that has Delta's jars."""
     for table in tables:
         with spark_errors(f"table {table.name} cannot be shown to SQL"):
-            _frame(spark, table.snapshot()).createOrReplaceTempView(table.name)
+            snapshot = table.snapshot()
+            snapshot.warn_reader()
+            _frame(spark, snapshot).createOrReplaceTempView(table.name)
 
 
 def _frame(spark: SparkSession, snapshot: Snapshot, *conditions: str) -> DataFrame:

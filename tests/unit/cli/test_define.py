@@ -10,6 +10,8 @@ from tests.unit.cli.conftest import DECLARED, SCHEMA, TIMES
 _DECLARATION = {
     "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
+    "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
+    "quarantine_time_seconds", "log_retention_seconds",
 }  # fmt: skip
 
 
