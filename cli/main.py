@@ -91,7 +91,7 @@ def options(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 fine, 2 wrong usage, 1 anything else of ours."""
-    os.umask(0o077)
+    os.umask(0o077)  # for what commands write elsewhere; the files of tables have modes of their own
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:

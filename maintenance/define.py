@@ -17,7 +17,9 @@ from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy, check_strategy
 from ebb.index.timeline import TimeKind, Timeline
 from ebb.warehouse.intake.source import infer_columns
-from ebb.warehouse.table.catalog import alter_table, create_table, drop_table
+from ebb.warehouse.store.files import make_folder
+from ebb.warehouse.store.modes import group_id
+from ebb.warehouse.table.catalog import alter_table, create_table, drop_table, share_table
 from ebb.warehouse.table.snapshot import Table
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
@@ -57,6 +59,7 @@ class Declaration:
     quarantine_time: str | None = None
     log_retention: str | None = None
     landing: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,7 @@ class Description:
     log_retention: str
     log_retention_seconds: float | None
     landing: str | None
+    group: str | None  # whose members may read the files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +146,7 @@ def described(spec: TableSpec) -> dict[str, Any]:
         "policy": "random" if isinstance(groups, Shuffle) else f"{groups.run}x{cohorts.run}",
         "strategy": spec.strategy.value,
         "landing": spec.landing,
+        "group": spec.group,
         **{name: line.kind.show_duration(value) for name, value in durations.items()},
         **{f"{name}_seconds": in_seconds(line.kind, value) for name, value in durations.items()},
     }
@@ -209,6 +214,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
         if wish.log_retention
         else default_log_retention(timeline, bound),
         landing=_landing(wish.landing),
+        group=_group(wish.group),
     )
     if (root / wish.name).exists():
         raise TableExistsError(wish.name, root)
@@ -252,6 +258,12 @@ def _landing(folder: str | None) -> str | None:
     return str(Path(folder).expanduser().resolve())
 
 
+def _group(name: str | None) -> str | None:
+    if name:
+        group_id(name)
+    return name or None
+
+
 def create(root: Path, declared: Declared, now: datetime) -> Table:
     """Create the declared table, and its landing folder if it has one."""
     _make_landing(declared.spec)
@@ -284,7 +296,7 @@ def _make_landing(spec: TableSpec) -> None:
     if spec.landing is None:
         return
     try:
-        Path(spec.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(spec.landing, parents=True, exist_ok=True)
     except OSError as error:
         msg = f"landing {spec.landing} cannot be a folder ({error.strerror}); choose another one"
         raise InputError(msg) from error
@@ -298,6 +310,7 @@ def alter(
     quarantine_time: str | None = None,
     log_retention: str | None = None,
     landing: str | None = None,
+    group: str | None = None,
     add_column: str | None = None,
     wait: float = 0.0,
     dry_run: bool = False,
@@ -318,11 +331,14 @@ def alter(
             quarantine_time=quarantine,
             log_retention=kind.duration(log_retention) if log_retention else old.log_retention,
             landing=_landing(landing) if landing is not None else old.landing,
+            group=_group(group) if group is not None else old.group,
             columns=(*old.columns, column) if column else old.columns,
         )
         check_strategy(new.strategy, new.grid, new.timeline, bound=new.bound, reader_time=new.reader_time)
         was, is_now = old.properties(), new.properties()
         changes = {name: value for name, value in is_now.items() if was[name] != value}
+        if not dry_run and group is not None:  # also if it is so already: a copy may have lost it
+            share_table(table, new)
         if not dry_run and (changes or column):
             _make_landing(new)
             alter_table(snapshot, changes, column, _ms(now))

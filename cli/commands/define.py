@@ -58,6 +58,10 @@ def create(
     landing: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="GROUP", help="Let members of this group of the operating system read the table's files."),
+    ] = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
@@ -67,7 +71,7 @@ def create(
         name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
         tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
         deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time,
-        log_retention=log_retention, landing=landing,
+        log_retention=log_retention, landing=landing, group=group,
     )  # fmt: skip
     if not dry_run:
         warehouse.create_declared(declared)
@@ -88,6 +92,9 @@ def alter(
     quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
     log_retention: Annotated[str | None, typer.Option(metavar="D", help="How long commits stay in the log.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help='The group that may read the files; "" for the owner alone.')
+    ] = None,
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
     ] = None,
@@ -95,21 +102,21 @@ def alter(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Change a table's deletion bound, quarantine time or landing folder, or add a column."""
-    changes = (deletion_bound, quarantine_time, log_retention, landing, add_column)
+    """Change a table's bound, times, landing folder or group, or add a column."""
+    changes = (deletion_bound, quarantine_time, log_retention, landing, group, add_column)
     if all(change is None for change in changes):
-        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --log-retention, --landing or --add-column"
+        msg = "alter changes nothing; pass --deletion-bound, --quarantine-time, --log-retention, --landing, --group or --add-column"
         raise UsageError(msg)
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
-        landing=landing, add_column=add_column, wait=wait, dry_run=dry_run,
+        landing=landing, group=group, add_column=add_column, wait=wait, dry_run=dry_run,
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:
         render.json_object({**after, "dry_run": dry_run})
         return
     changed = [
-        f"{field.replace('_', ' ')}: {before[field]} → {after[field]}"
+        f"{field.replace('_', ' ')}: {before[field] or 'none'} → {after[field] or 'none'}"
         for field in after
         if field != "columns" and not field.endswith("_seconds") and before[field] != after[field]
     ]

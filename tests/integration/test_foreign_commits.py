@@ -18,37 +18,37 @@ Deed = Callable[[Any, OpenTable, Model], None]
 
 
 def ask(spark: Any, table: OpenTable, text: str) -> Any:
-    """Let Spark do something to a table, which the text calls HERE."""
-    return spark.sql(text.replace("HERE", f"delta.`{table.table.folder.resolve()}`"))
+    """Let Spark do something to a table, which the text calls @."""
+    return spark.sql(text.replace("@", f"delta.`{table.table.folder.resolve()}`"))
 
 
 def delete(spark: Any, table: OpenTable, model: Model) -> None:
-    ask(spark, table, "DELETE FROM HERE WHERE id % 10 = 3")
+    ask(spark, table, "DELETE FROM @ WHERE id % 10 = 3")
     model.kept = [record for record in model.kept if record.id % 10 != 3]
 
 
 def optimize(spark: Any, table: OpenTable, model: Model) -> None:
-    ask(spark, table, "DELETE FROM HERE WHERE id = 44")
-    ask(spark, table, "INSERT INTO HERE SELECT * FROM HERE WHERE id = 43")
-    ask(spark, table, "OPTIMIZE HERE")
+    ask(spark, table, "DELETE FROM @ WHERE id = 44")
+    ask(spark, table, "INSERT INTO @ SELECT * FROM @ WHERE id = 43")
+    ask(spark, table, "OPTIMIZE @")
     model.kept = [record for record in model.kept if record.id != 44]
     model.kept += [record for record in model.kept if record.id == 43]
 
 
 def zorder(spark: Any, table: OpenTable, model: Model) -> None:
-    ask(spark, table, "INSERT INTO HERE SELECT * FROM HERE WHERE id = 42")
-    ask(spark, table, "OPTIMIZE HERE ZORDER BY (_exp_slot)")
+    ask(spark, table, "INSERT INTO @ SELECT * FROM @ WHERE id = 42")
+    ask(spark, table, "OPTIMIZE @ ZORDER BY (_exp_slot)")
     model.kept += [record for record in model.kept if record.id == 42]
 
 
 def update_payload(spark: Any, table: OpenTable, model: Model) -> None:
-    ask(spark, table, "UPDATE HERE SET pay = 'corrected' WHERE id > 20")
+    ask(spark, table, "UPDATE @ SET pay = 'corrected' WHERE id > 20")
 
 
 def restore(spark: Any, table: OpenTable, model: Model) -> None:
-    version = ask(spark, table, "DESCRIBE HISTORY HERE").first()["version"]
-    ask(spark, table, "DELETE FROM HERE")
-    ask(spark, table, "RESTORE TABLE HERE TO VERSION AS OF " + str(version))
+    version = ask(spark, table, "DESCRIBE HISTORY @").first()["version"]
+    ask(spark, table, "DELETE FROM @")
+    ask(spark, table, "RESTORE TABLE @ TO VERSION AS OF " + str(version))
 
 
 DEEDS: dict[str, Deed] = {
@@ -91,8 +91,8 @@ def test_what_spark_did_is_noticed_refused_told_and_adopted(spark: Any, table: O
 
 def test_spark_may_vacuum_and_set_properties_of_delta(spark: Any, table: OpenTable) -> None:
     model = filled(table)
-    ask(spark, table, "ALTER TABLE HERE SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')")
-    ask(spark, table, "VACUUM HERE")
+    ask(spark, table, "ALTER TABLE @ SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')")
+    ask(spark, table, "VACUUM @")
 
     assert table.status().foreign_commits == ()
     assert scanned_ids(table) == sorted(record.id for record in model.window())
@@ -101,7 +101,7 @@ def test_spark_may_vacuum_and_set_properties_of_delta(spark: Any, table: OpenTab
 
 def test_an_expiration_time_that_spark_changed_is_not_adopted(spark: Any, table: OpenTable) -> None:
     filled(table)
-    ask(spark, table, "UPDATE HERE SET expires = expires + 1 WHERE id = 41")
+    ask(spark, table, "UPDATE @ SET expires = expires + 1 WHERE id = 41")
 
     with pytest.raises(ebb.AdoptionError, match="another _exp_slot than that of its expiration time"):
         table.adopt()
@@ -109,8 +109,8 @@ def test_an_expiration_time_that_spark_changed_is_not_adopted(spark: Any, table:
 
 def test_deletion_vectors_are_refused_instead_of_answered_wrongly(spark: Any, table: OpenTable) -> None:
     filled(table)
-    ask(spark, table, "ALTER TABLE HERE SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    ask(spark, table, "DELETE FROM HERE WHERE id % 10 = 3")
+    ask(spark, table, "ALTER TABLE @ SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    ask(spark, table, "DELETE FROM @ WHERE id % 10 = 3")
 
     for work in (OpenTable.scan, OpenTable.status, OpenTable.adopt, OpenTable.update):
         with pytest.raises(ebb.ProtocolError, match="deletionVectors"):
@@ -133,8 +133,8 @@ def test_timestamps_of_spark_are_adopted(spark: Any, tmp_path: Path) -> None:
         for n in range(1, 6)
     ]  # fmt: skip
     table.update(pa.Table.from_pylist(rows, schema), at=NOW)
-    ask(spark, table, "DELETE FROM HERE WHERE id = 2")
-    ask(spark, table, "INSERT INTO HERE SELECT * FROM HERE WHERE id = 4")
+    ask(spark, table, "DELETE FROM @ WHERE id = 2")
+    ask(spark, table, "INSERT INTO @ SELECT * FROM @ WHERE id = 4")
 
     told = table.adopt()
 

@@ -68,6 +68,7 @@ class TableSpec:
     quarantine_time: int  # how long quarantined records are kept, same unit
     log_retention: int  # how long commits are kept in the log, same unit
     landing: str | None = None  # the folder `ebb run` takes batches from
+    group: str | None = None  # whose members may read the table's files; the folders' modes say so too
 
     @property
     def lag(self) -> int:
@@ -105,6 +106,7 @@ class TableSpec:
             "ebb.quarantineTime": str(self.quarantine_time),
             "ebb.logRetention": str(self.log_retention),
             "ebb.landing": self.landing or "",
+            "ebb.group": self.group or "",
         }
 
     @staticmethod
@@ -154,6 +156,7 @@ class TableSpec:
             quarantine_time=int(values["ebb.quarantineTime"]),
             log_retention=int(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
+            group=values.get("ebb.group") or None,
         )
 
 

@@ -19,7 +19,7 @@ _STATUS = {
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "folder", "version", "clock",
     "clock_time", "ticks_behind", "next_due", "live_records", "stored_records", "files", "bytes",
     "files_waiting_for_erase", "expired_files_on_disk", "oldest_expired_age", "deletion_bound_kept", "filling_group",
-    "next_cohort", "cells", "last_update", "foreign_commits", "uncounted_files", "oldest_expired_age_seconds",
+    "next_cohort", "cells", "last_update", "foreign_commits", "uncounted_files", "group", "oldest_expired_age_seconds",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
     "quarantine_time_seconds", "log_retention_seconds",
 }  # fmt: skip
