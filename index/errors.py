@@ -153,6 +153,11 @@ class OverDeletionError(InputError):
     step = "expiring all of them was not allowed"
     hint = "expire_all"
 
+    @property
+    def facts(self) -> str:
+        """Return how far the clock would move, and what of the table would be left: nothing."""
+        return super().facts.replace("all 1 live records", "the only live record")
+
 
 class RetryError(WarehouseError):
     """Nothing is wrong: try again later."""

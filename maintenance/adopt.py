@@ -64,22 +64,20 @@ def adopt(table: Table, context: Context) -> Adoption:
     with table.lock(wait=context.wait, is_foreign_fine=True):
         started = time.monotonic()
         snapshot = table.snapshot()
+        clock, known = snapshot.ledger.clock, snapshot.ledger.live_records
+        nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
         if not snapshot.foreign:
-            return Adoption(version=snapshot.version, slot=snapshot.ledger.clock, dry_run=context.dry_run)
+            return nothing
         context.progress("looking into the files")
         plan, counted = _planned(snapshot)
-        clock, known = snapshot.ledger.clock, snapshot.ledger.live
-        planned = Adoption(
+        planned = replace(
+            nothing,
             commits=snapshot.foreign,
-            slot=clock,
-            live_before=snapshot.ledger.live_records,
             live=sum(counted.values()),
             cells_touched=len(plan.cells_touched),
             files_removed=len(plan.removes),
             files_added=len(plan.rewrites),
             exposed_since=exposed_since(plan.removes, snapshot.spec.timeline, clock=clock or 0),
-            version=snapshot.version,
-            dry_run=context.dry_run,
         )
         if context.dry_run:
             return planned
@@ -94,7 +92,7 @@ def adopt(table: Table, context: Context) -> Adoption:
             plan,
             context,
             clock=clock or 0,
-            change=Change(clock=clock, arrivals=correction(counted, known)),
+            change=Change(clock=clock, arrivals=correction(counted, snapshot.ledger.live)),
             data_change=False,
             report=lambda adds: {**written(adds).entry(), "exposed": others},
         )

@@ -17,6 +17,7 @@ from ebb.index.errors import EngineError, WarehouseError
 from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.values import counted
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
 from ebb.warehouse.store.files import names_in, remove_all_but
 from ebb.warehouse.store.modes import fit_files
@@ -60,7 +61,7 @@ def carry_out(
         if plan.rewrites:
             from ebb.warehouse.spark.rewrite import rewrite
 
-            context.progress(f"rewriting {len(plan.rewrites)} cells")
+            context.progress(f"rewriting {counted(len(plan.rewrites), 'cell')}")
             folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark, sizes=context.sizes)
             adds = (*adds, *written.files)
         prepare()

@@ -8,10 +8,19 @@ from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.index.values import plain
 
-__all__ = ["Time", "Wait", "plain", "read_moment", "read_seconds", "read_time"]
+__all__ = ["Time", "Wait", "counted", "plain", "read_moment", "read_seconds", "read_time"]
 
 Time = str | int | date | datetime
 Wait = float | str | None
+
+
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something.
+
+    >>> counted(1, "file"), counted(1200, "expired record")
+    ('1 file', '1,200 expired records')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def read_time(kind: TimeKind, value: Time) -> int:

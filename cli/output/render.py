@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ebb.maintenance.values import counted
+
 if TYPE_CHECKING:
     from ebb.maintenance.inspect.status import Status
 
@@ -109,15 +111,6 @@ def clear_progress() -> None:
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[2K")
         sys.stderr.flush()
-
-
-def counted(count: int, noun: str) -> str:
-    """Return how many there are of something.
-
-    >>> counted(1, "file"), counted(1200, "expired record")
-    ('1 file', '1,200 expired records')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def bytes_text(count: float) -> str:

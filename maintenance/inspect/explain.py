@@ -12,6 +12,7 @@ from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.update import plan_update
 from ebb.maintenance.plan.upkeep import plan_seal
 from ebb.maintenance.upkeep import is_sealing
+from ebb.maintenance.values import counted
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["CellRemoval", "CellRewrite", "Explanation", "explain"]
@@ -110,15 +111,15 @@ def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bo
     dropped = [f for f in plan.removes if f not in rewritten]
     lines = [
         when,
-        f"admits its batch into group {grid.groups.partition(slot)}: at most {grid.cohorts.count} cells",
-        f"expires {snapshot.ledger.expired_by(slot):,} records, all in cohort {grid.cohorts.partition(slot)}: at most {grid.groups.count} cells",
-        f"removes {len(dropped)} dead files by metadata alone",
-        f"rewrites {len(plan.rewrites)} cells ({sum(r.size_bytes for r in plan.rewrites):,} bytes to read)",
-        f"touches at most {grid.cells_bound(slot - 1, slot)} of {grid.groups.count * grid.cohorts.count} cells in one commit",
+        f"admits its batch into group {grid.groups.partition(slot)}: at most {counted(grid.cohorts.count, 'cell')}",
+        f"expires {counted(snapshot.ledger.expired_by(slot), 'record')}, all in cohort {grid.cohorts.partition(slot)}: at most {counted(grid.groups.count, 'cell')}",
+        f"removes {counted(len(dropped), 'dead file')} by metadata alone",
+        f"rewrites {counted(len(plan.rewrites), 'cell')} ({counted(sum(r.size_bytes for r in plan.rewrites), 'byte')} to read)",
+        f"touches at most {grid.cells_bound(slot - 1, slot)} of {counted(grid.groups.count * grid.cohorts.count, 'cell')} in one commit",
     ]
     if seals:
         merged = plan_seal(grid, clock=slot, live=snapshot.files)
         lines.append(
-            f"then seals group {grid.groups.partition(slot)}: {len(merged.removes)} files so far become {len(merged.rewrites)} runs"
+            f"then seals group {grid.groups.partition(slot)}: {counted(len(merged.removes), 'file')} so far become {counted(len(merged.rewrites), 'run')}"
         )
     return tuple(lines)

@@ -36,7 +36,14 @@ from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, remove
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
-from ebb.warehouse.table.foreign import check_protocol, check_slots, foreign_commits, warn_reader
+from ebb.warehouse.table.foreign import (
+    check_layout,
+    check_protocol,
+    check_slots,
+    entries_of_others,
+    foreign_commits,
+    warn_reader,
+)
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import TableSpec
 from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
@@ -161,7 +168,9 @@ class Table:
         spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
         version = delta.version()
         ledger, state = read_ledger(self.states, self.log, version)
-        foreign = foreign_commits(self.log, version)
+        others = entries_of_others(self.log, version)
+        check_layout(self.name, self.folder, others, about.configuration)
+        foreign = foreign_commits(others)
         if not foreign:
             check_slots(files)
         return Snapshot(

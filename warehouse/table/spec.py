@@ -15,9 +15,11 @@ from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import Timeline
 
-__all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
+__all__ = ["ALTERABLE", "FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
 
 FORMAT_VERSION = 1
+# The properties that may change in the life of a table; all others are its layout.
+ALTERABLE = {"ebb.deletionBound", "ebb.quarantineTime", "ebb.logRetention", "ebb.landing", "ebb.group"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, "_reason", "_raw", "_keys", "_over", "_h1", "_h2"}
 

@@ -57,6 +57,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         OverDeletionError(43, 3, 12),
         "moving the clock 3 ticks to slot 43 would expire all 12 live records; expiring all of them was not allowed",
     ),
+    (
+        OverDeletionError(43, 3, 1),
+        "moving the clock 3 ticks to slot 43 would expire the only live record; expiring all of them was not allowed",
+    ),
     (RetryError("later"), "later"),
     (
         LockedError("table t", "process 7", 1.50),

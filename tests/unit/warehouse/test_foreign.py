@@ -18,7 +18,7 @@ from ebb import OpenTable, Warehouse
 from ebb.maintenance.landing.run import Outcome
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.paths import footer_hash_in
-from ebb.warehouse.table.snapshot import Table
+from ebb.warehouse.table.snapshot import Snapshot, Table
 from tests.builders import NOW, arrow_batch, integer_table, open_warehouse, scanned_ids, write_batch
 from tests.foreign import append, append_without_statistics, delta, filled, planted
 from tests.model import Model, Record
@@ -473,7 +473,38 @@ def test_nothing_can_be_adopted_before_the_first_update(table: OpenTable) -> Non
         table.adopt()
 
 
-# The protocol
+# The protocol and the layout
+
+
+def set_properties(table: OpenTable, known: Snapshot, **properties: str) -> None:
+    """Set properties of ours as another tool can; ``known``: the table when it could be read."""
+    configuration = known.metadata["configuration"] | {f"ebb.{name}": value for name, value in properties.items()}
+    entry = [
+        {"commitInfo": {"operation": "SET TBLPROPERTIES"}},
+        {"metaData": {**known.metadata, "configuration": configuration}},
+    ]
+    path = table.table.log / f"{delta(table).version() + 1:020}.json"
+    path.write_text("".join(json.dumps(action) + "\n" for action in entry), encoding="utf-8")
+
+
+def test_a_layout_that_another_tool_changed_is_refused_until_it_is_set_back(table: OpenTable, model: Model) -> None:
+    """With another tick every slot would mean another time."""
+    known = table.table.snapshot()
+    set_properties(table, known, tick="2", cohorts="ring:9:1")
+
+    for opened in (table, fresh(table)):
+        with pytest.raises(ebb.CorruptionError, match=r"the layout of table t in version 6: ebb\.cohorts, ebb\.tick; "):
+            opened.scan()
+    set_properties(table, known)
+    assert scanned_ids(table) == ids(model)
+    assert table.update(at=5).slot == 5
+
+
+def test_what_can_be_altered_may_be_altered_by_others(table: OpenTable, model: Model) -> None:
+    set_properties(table, table.table.snapshot(), deletionBound="9")
+
+    assert fresh(table).status().deletion_bound == "9"
+    assert table.update(at=5).slot == 5
 
 
 @pytest.mark.parametrize("feature", [TableFeatures.DeletionVectors, TableFeatures.ColumnMapping])
