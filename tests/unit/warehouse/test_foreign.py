@@ -19,7 +19,8 @@ from ebb.maintenance.landing.run import Outcome
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.paths import footer_hash_in
 from ebb.warehouse.table.snapshot import Snapshot, Table
-from tests.builders import NOW, arrow_batch, integer_table, open_warehouse, scanned_ids, write_batch
+from tests.builders import NOW, arrow_batch, data_files, integer_table, open_warehouse, scanned_ids, write_batch
+from tests.faults import Interruption, armed, full_disk
 from tests.foreign import append, append_without_statistics, delta, filled, planted
 from tests.model import Model, Record
 from tests.unit.cli.command import Command, state_of
@@ -387,6 +388,39 @@ def test_a_foreign_history_of_more_slots_than_a_commit_lists_is_counted(tmp_path
     model.kept = [record for record in model.kept if record.id % 2 == 0]
 
     adopted(table, model)
+
+
+def test_an_adoption_that_fails_anywhere_changes_nothing_or_is_made(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "original"), reader_time="1", **WAYS["retire"])
+    model = filled(table)
+    append(table, LATE)
+    delete(table)
+    expected = sorted({*ids(model), 900, 901, 902} - {43})
+    with armed(tmp_path / "original", full_disk()) as fault:
+        table.adopt(dry_run=True)
+    looks = len(fault.seen)
+    outcomes = []
+    for at in range(looks, looks + 60):
+        root = tmp_path / str(at)
+        shutil.copytree(tmp_path / "original", root)
+        copy = OpenTable(open_warehouse(root), Table(root, "t"))
+        with armed(root, full_disk() if at % 2 else Interruption(), at) as fault:
+            try:
+                copy.adopt()
+                outcomes.append("made")
+            except (ebb.EngineError, ebb.InDoubtError, Interruption):
+                outcomes.append("failed")
+        again = OpenTable(open_warehouse(root), Table(root, "t"))
+        again.adopt()
+        assert scanned_ids(again) == expected
+        again.erase()
+        named = {file.path for file in again.table.snapshot().files}
+        removed = {path for removal in again.table.snapshot().removals() for path in removal.paths}
+        assert named <= set(data_files(again)) <= named | removed
+        if at >= len(fault.seen):
+            break
+    assert "failed" in outcomes
+    assert outcomes[-1] == "made"
 
 
 # Not adopted
