@@ -319,6 +319,23 @@ def test_a_restore_is_adopted_without_turning_the_clock_back(table: OpenTable) -
     assert table.status().clock == 11
 
 
+def test_a_file_that_was_brought_back_and_removed_again_stays_for_the_grace_period(tmp_path: Path) -> None:
+    """It was erased when the grace period of its first removal was over."""
+    table = integer_table(open_warehouse(tmp_path / "w"), reader_time="2", **WAYS["norebuild"])
+    table.update(arrow_batch([Record(1, "a", 1, 2), Record(2, "b", 1, 5)]), at=1)
+    (file,) = table.table.snapshot().files
+    for slot in (2, 3):
+        table.update(at=slot)  # the first removes the file
+    delta(table).restore(1)
+    table.adopt()  # removes it again, because a record in it has expired
+
+    for slot in (4, 5):
+        table.update(at=slot)
+        assert file.path in data_files(table)
+    table.update(at=6)
+    assert file.path not in data_files(table)
+
+
 def test_records_that_expired_meanwhile_stay_out(table: OpenTable, model: Model) -> None:
     append(table, [*LATE, Record(950, "k0", 1, 3)])  # that one expired at slot 3
     model.kept += LATE
