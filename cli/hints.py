@@ -15,8 +15,10 @@ __all__ = ["STEPS", "error_text"]
 
 STEPS = {
     "add_column": 'remove it, add it to the table with ebb alter NAME --add-column "{4}", or pass --extra ignore',
+    "adopt": "run ebb adopt {0}, or restore the table from a backup",
     "ask_spark": "fix the query, or ask with --engine spark",
     "at": "pass --at",
+    "bound": "run ebb update {2}; or ebb purge {2}, then ebb erase {2} after the grace period",
     "catalog": "pass --conf spark.sql.catalogImplementation=hive, and the --conf that says where its metastore is",
     "catch_up": "pass --catch-up to apply them in one commit",
     "columns": "pass --like FILE or --schema",
@@ -31,6 +33,7 @@ STEPS = {
     "missing_column": 'add it, as {4}, or name the column that holds it with --rename "OLD={1}"',
     "no_clock": "pass --at, or run ebb load first",
     "no_tables": "it is empty: check --warehouse, or run ebb create first",
+    "no_warehouse": "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first",
     "not_due": "run again then, or pass --at",
     "rename": 'rename it, or pass --rename "{4}"',
     "schema": "pass --schema instead of --like",

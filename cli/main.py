@@ -8,7 +8,9 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from typing import Annotated, Any
 
@@ -23,6 +25,7 @@ from ebb.cli.interrupts import Terminated
 from ebb.cli.options import State
 from ebb.cli.output import render
 from ebb.index.errors import WarehouseError
+from ebb.index.foreign import ForeignCommitWarning
 
 __all__ = ["app", "main"]
 
@@ -40,7 +43,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.sql, prompt.shell, read.publish),
     "See": (see.status, see.history, see.explain, see.quarantine),
-    "Maintain": (maintain.seal, maintain.purge, maintain.erase),
+    "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase),
 }
 
 
@@ -88,11 +91,12 @@ def options(
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 fine, 2 wrong usage, 1 anything else of ours."""
-    os.umask(0o077)
+    os.umask(0o077)  # for what commands write elsewhere; the files of tables have modes of their own
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     try:
-        code = app(arguments, standalone_mode=False, prog_name="ebb")
+        with _told_warnings():
+            code = app(arguments, standalone_mode=False, prog_name="ebb")
         sys.stdout.flush()
     except typer.TyperException as error:
         if debug:
@@ -125,6 +129,25 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 1
     return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _told_warnings() -> Iterator[None]:
+    """Tell each warning of ours in one line, once in a command."""
+    told: set[str] = set()
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def tell(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, ForeignCommitWarning):
+                others(message, category, *where, **more)
+            elif (text := error_text(message.args[0])) not in told:
+                told.add(text)
+                render.warning(text)
+
+        warnings.simplefilter("always", ForeignCommitWarning)
+        warnings.showwarning = tell  # as the documentation says
+        yield
 
 
 def _command_of(arguments: list[str]) -> str:

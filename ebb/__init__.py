@@ -8,17 +8,20 @@
 from typing import TYPE_CHECKING
 
 from ebb.index.errors import (
+    AdoptionError,
     AppliedSlotError,
     BadFilesError,
     ConflictError,
     CorruptionError,
     EngineError,
+    ForeignCommitError,
     InDoubtError,
     InputError,
     JumpError,
     LockedError,
     NotDueError,
     OverDeletionError,
+    ProtocolError,
     RetryError,
     SchemaDriftError,
     TableExistsError,
@@ -28,6 +31,7 @@ from ebb.index.errors import (
     UsageError,
     WarehouseError,
 )
+from ebb.index.foreign import ForeignCommitWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -36,11 +40,14 @@ if TYPE_CHECKING:
     from ebb.maintenance.update import Report
 
 __all__ = [
+    "AdoptionError",
     "AppliedSlotError",
     "BadFilesError",
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ForeignCommitError",
+    "ForeignCommitWarning",
     "InDoubtError",
     "InputError",
     "JumpError",
@@ -48,6 +55,7 @@ __all__ = [
     "NotDueError",
     "OpenTable",
     "OverDeletionError",
+    "ProtocolError",
     "Report",
     "RetryError",
     "SchemaDriftError",

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 from ebb.index.grid import Cell
 
-__all__ = ["CellFile", "Removal", "Rewrite"]
+__all__ = ["ANY_SLOT", "CellFile", "Removal", "Rewrite"]
+
+ANY_SLOT = (-(2**63), 2**63 - 1)  # the least and the greatest of a file that another tool added without statistics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,11 @@ class CellFile:
         'u7-ab/0'
         """
         return self.path.rsplit("/", 3)[0]
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether the log has its slots."""
+        return self.min_exp > ANY_SLOT[0]
 
     def is_dead(self, clock: int) -> bool:
         """Whether every record in it has expired."""

@@ -16,6 +16,9 @@
     │   ├── NotDueError
     │   └── ConflictError             somebody else committed in between
     ├── UpgradeError                  the table was written by a newer Ebb
+    ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
+    │   ├── AdoptionError             what it did cannot be adopted
+    │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
     ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
     └── EngineError                   Spark, Java or the disk failed
         └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
@@ -30,17 +33,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AdoptionError",
     "AppliedSlotError",
     "BadFilesError",
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ForeignCommitError",
     "InDoubtError",
     "InputError",
     "JumpError",
     "LockedError",
     "NotDueError",
     "OverDeletionError",
+    "ProtocolError",
     "RetryError",
     "SchemaDriftError",
     "TableExistsError",
@@ -205,6 +211,48 @@ class UpgradeError(WarehouseError):
 
     template = "table {0} has format version {1} and this Ebb knows {2}"
     step = "upgrade Ebb"
+
+
+class ForeignCommitError(WarehouseError):
+    """Arguments: table, version of the first such commit, its operation, how many came after it."""
+
+    template = "table {0} was changed by another tool: {2} in version {1}"
+    step = "adopt what it did, or restore the table from a backup"
+    hint: str | None = "adopt"
+
+    @property
+    def facts(self) -> str:
+        """Return which commit it was, and whether there are more."""
+        more = self.args[3]
+        return super().facts + (f" and {more} more commit{'s' * (more != 1)}" if more else "")
+
+
+class AdoptionError(ForeignCommitError):
+    """Arguments: table, file, what is wrong with it, how many other files do not fit either."""
+
+    template = "what another tool did to table {0} cannot be adopted: {1}: {2}"
+    step = "nothing was changed; restore the table from a backup"
+    hint = None
+
+    @property
+    def facts(self) -> str:
+        """Return which file does not fit, and whether there are more."""
+        more = self.args[3]
+        return self.template.format(*self.args) + (f", and {more} more file{'s' * (more != 1)}" if more else "")
+
+
+class ProtocolError(ForeignCommitError):
+    """Arguments: table, reader version, writer version, features."""
+
+    template = "table {0} needs reader {1} and writer {2} of Delta's protocol{3}, and Ebb knows 1 and 2"
+    step = "take it back with the tool that raised it, or restore the table from a backup"
+    hint = None
+
+    @property
+    def facts(self) -> str:
+        """Return what was raised."""
+        features = ", ".join(self.args[3])
+        return self.template.format(*self.args[:3], f" ({features})" if features else "")
 
 
 class CorruptionError(WarehouseError):

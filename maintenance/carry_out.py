@@ -17,8 +17,11 @@ from ebb.index.errors import EngineError, WarehouseError
 from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.values import counted
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
-from ebb.warehouse.store.files import remove_all_but
+from ebb.warehouse.store.files import names_in, remove_all_but
+from ebb.warehouse.store.modes import fit_files
+from ebb.warehouse.store.paths import quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
@@ -58,7 +61,7 @@ def carry_out(
         if plan.rewrites:
             from ebb.warehouse.spark.rewrite import rewrite
 
-            context.progress(f"rewriting {len(plan.rewrites)} cells")
+            context.progress(f"rewriting {counted(len(plan.rewrites), 'cell')}")
             folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark, sizes=context.sizes)
             adds = (*adds, *written.files)
         prepare()
@@ -99,7 +102,7 @@ def remove_uncommitted(snapshot: Snapshot, folder: str) -> bool:
 
 
 def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
-    """Do what is due after a commit and may fail: checkpoints, old entries of the log, old states of the ledger."""
+    """Do what is due after a commit and may fail: checkpoints, old entries and states, modes of what engines wrote."""
 
     def checkpoint() -> None:
         if checkpoint_if_due(snapshot.table.folder, snapshot.version):
@@ -109,7 +112,13 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
         if snapshot.state is not None and snapshot.state.version == snapshot.version:
             remove_old_states(snapshot.table.states, snapshot.state)
 
-    return [*warned(checkpoint), *warned(clean_states), *warned(lambda: checkpoint_quarantine(snapshot.table))]
+    def fit_refused() -> None:
+        refused = snapshot.table.quarantine / quarantine_file(snapshot.ledger.clock or 0, "")
+        if refused.is_dir():
+            fit_files(refused, names_in(refused))
+
+    steps = (checkpoint, clean_states, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
+    return [warning for step in steps for warning in warned(step)]
 
 
 def _clean_log(snapshot: Snapshot, now: datetime) -> None:

@@ -17,13 +17,14 @@ from ebb.index.inputs import InputRules
 from ebb.index.ledger import MAX_TICKS, check_span
 from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy
-from ebb.index.timeline import Timeline
+from ebb.index.timeline import TimeKind, Timeline
 from ebb.maintenance.values import Duration, Time, read_duration, read_time
 from ebb.warehouse.intake.source import infer_columns
+from ebb.warehouse.store.modes import group_id
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
 __all__ = [
-    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "read_label", "read_landing", "read_remember",
+    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "in_seconds", "read_group", "read_label", "read_landing", "read_remember",
 ]  # fmt: skip
 
 
@@ -51,6 +52,7 @@ class Declaration:
     remember: Duration | None = None
     landing: str | None = None
     label: str | None = None
+    group: str | None = None
     inputs: InputRules = field(default_factory=InputRules)
 
 
@@ -64,18 +66,26 @@ class Description:
     inserted: str
     expires: str
     tick: str
+    tick_seconds: float | None  # None for all of these if times are integers, which have no seconds
     span: str
+    span_seconds: float | None
     origin: str
     ticks_per_span: int
     grid: str
     policy: str
     strategy: str
     deletion_bound: str
+    deletion_bound_seconds: float | None
     reader_time: str
+    reader_time_seconds: float | None
     quarantine_time: str
+    quarantine_time_seconds: float | None
     log_retention: str
+    log_retention_seconds: float | None
     remember: str
+    remember_seconds: float | None
     landing: str | None
+    group: str | None  # whose members may read the files
     label: str
     inserted_as: str | None
     expires_as: str | None
@@ -98,32 +108,41 @@ class Declared:
 
 def described(spec: TableSpec) -> dict[str, Any]:
     """Return the fields of a :class:`Description`."""
-    line, show = spec.timeline, spec.timeline.kind.show_duration
-    groups, cohorts = spec.grid.groups, spec.grid.cohorts
+    line, groups, cohorts = spec.timeline, spec.grid.groups, spec.grid.cohorts
+    durations = {
+        "tick": line.tick,
+        "span": line.span,
+        "deletion_bound": spec.bound,
+        "reader_time": spec.reader_time,
+        "quarantine_time": spec.quarantine_time,
+        "log_retention": spec.log_retention,
+        "remember": spec.remembered_ticks * line.tick,
+    }
     return {
         "name": spec.name,
         "columns": spec.columns,
         "key": spec.key,
         "inserted": spec.inserted,
+        "inserted_as": spec.inserted_as,
         "expires": spec.expires,
-        "tick": show(line.tick),
-        "span": show(line.span),
+        "expires_as": spec.expires_as,
         "origin": line.kind.show_time(line.origin),
         "ticks_per_span": line.ticks_per_span,
         "grid": str(spec.grid),
         "policy": "random" if isinstance(groups, Shuffle) else f"{groups.run}x{cohorts.run}",
         "strategy": spec.strategy.value,
-        "deletion_bound": show(spec.bound),
-        "reader_time": show(spec.reader_time),
-        "quarantine_time": show(spec.quarantine_time),
-        "log_retention": show(spec.log_retention),
-        "remember": show(spec.remembered_ticks * line.tick),
         "landing": spec.landing,
         "label": spec.label,
-        "inserted_as": spec.inserted_as,
-        "expires_as": spec.expires_as,
+        "group": spec.group,
         "inputs": spec.inputs,
+        **{name: line.kind.show_duration(value) for name, value in durations.items()},
+        **{f"{name}_seconds": in_seconds(line.kind, value) for name, value in durations.items()},
     }
+
+
+def in_seconds(kind: TimeKind, duration: int) -> float | None:
+    """Return a duration in seconds; None for integers, which have none."""
+    return kind.seconds(duration) if kind.has_wall_clock else None
 
 
 def declare(root: Path, wish: Declaration) -> Declared:
@@ -188,6 +207,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
         remember=None if wish.remember is None else read_remember(timeline, wish.remember),
         landing=read_landing(wish.landing),
         label=read_label(wish.label or "end"),
+        group=read_group(wish.group),
         inserted_as=inserted.text,
         expires_as=expires.text,
         inputs=wish.inputs,
@@ -263,6 +283,13 @@ def read_remember(timeline: Timeline, value: Duration) -> int:
         msg = f"{show(remember)} has {remember // timeline.tick:,} ticks of {show(timeline.tick)}, and batches are remembered for {MAX_TICKS:,} at most"
         raise UsageError(msg, "choose a shorter time")
     return remember
+
+
+def read_group(name: str | None) -> str | None:
+    """Return a group of the operating system whose members may read a table's files; None if there is none."""
+    if name:
+        group_id(name)
+    return name or None
 
 
 def read_label(text: str) -> str:

@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from ebb.index.columns import Column, parse_columns
-from ebb.index.errors import CorruptionError, InputError, UsageError
+from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, UsageError
 from ebb.index.strategy import check_strategy
 from ebb.maintenance.declare import (
     Declared,
     Description,
     check_renames,
     described,
+    read_group,
     read_label,
     read_landing,
     read_remember,
 )
 from ebb.maintenance.values import Duration, read_duration
-from ebb.warehouse.table.catalog import alter_table, create_table, drop_table
+from ebb.warehouse.store.files import make_folder
+from ebb.warehouse.table.catalog import alter_table, create_table, drop_table, share_table
 from ebb.warehouse.table.snapshot import Table
 from ebb.warehouse.table.spec import TableSpec, check_new_columns
 
@@ -55,7 +57,7 @@ def drop(table: Table, *, dry_run: bool = False) -> Dropped:
     """Delete a table and its quarantine, and return what was in it."""
     if dry_run:
         return _content(table)
-    with table.lock():
+    with table.lock(is_foreign_fine=True):
         content = _content(table)
         drop_table(table)
     return content
@@ -64,7 +66,7 @@ def drop(table: Table, *, dry_run: bool = False) -> Dropped:
 def _content(table: Table) -> Dropped:
     try:
         snapshot = table.snapshot()
-    except CorruptionError:  # that it is damaged may be why it is dropped
+    except (CorruptionError, ForeignCommitError):  # that it cannot be read may be why it is dropped
         return Dropped(name=table.name, live_records=None, files=None)
     return Dropped(name=table.name, live_records=snapshot.ledger.live_records, files=len(snapshot.files))
 
@@ -77,7 +79,7 @@ def _make_landing(spec: TableSpec) -> None:
     if spec.landing is None:
         return
     try:
-        Path(spec.landing).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(spec.landing, parents=True, exist_ok=True)
     except OSError as error:
         msg = f"landing {spec.landing} cannot be a folder ({error.strerror}); choose another one"
         raise InputError(msg) from error
@@ -92,6 +94,7 @@ def alter(
     log_retention: Duration | None = None,
     remember: Duration | None = None,
     landing: str | None = None,
+    group: str | None = None,
     label: str | None = None,
     add_column: str | None = None,
     inputs: Mapping[str, Any] | None = None,
@@ -120,6 +123,7 @@ def alter(
             remember=old.remember if remember is None else read_remember(old.timeline, remember),
             landing=read_landing(landing) if landing is not None else old.landing,
             label=old.label if label is None else read_label(label),
+            group=read_group(group) if group is not None else old.group,
             columns=(*old.columns, column) if column else old.columns,
             inputs=old.inputs.changed(**(inputs or {})),
         )
@@ -127,6 +131,8 @@ def alter(
         check_strategy(new.strategy, new.grid, new.timeline, bound=new.bound, reader_time=new.reader_time)
         was, is_now = old.properties(), new.properties()
         changes = {name: value for name, value in is_now.items() if was[name] != value}
+        if not dry_run and group is not None:  # also if it is so already: a copy may have lost it
+            share_table(table, new)
         if not dry_run and (changes or column):
             _make_landing(new)
             alter_table(snapshot, changes, column, _ms(now))

@@ -166,8 +166,10 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     through for what was left behind: a batch that is being staged looks like that.
     """
     plan, table = erase_plan(snapshot, now), snapshot.table
-    live = {file.path for file in snapshot.files}  # another tool may have brought a removed file back
-    doomed = [path for path in plan.paths if path not in live]
+    # Another tool may have brought a removed file back, and it may have been removed once more since.
+    needed = {file.path for file in snapshot.files}
+    needed.update(path for removal in plan.waiting for path in removal.paths)
+    doomed = [path for path in plan.paths if path not in needed]
     strays: Sequence[str] = ()
     try:
         if lock is None or not lock.is_in_order:

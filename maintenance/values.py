@@ -17,6 +17,15 @@ Wait = float | str | timedelta | None
 Duration = str | int | timedelta
 
 
+def counted(count: int, noun: str) -> str:
+    """Return how many there are of something.
+
+    >>> counted(1, "file"), counted(1200, "expired record")
+    ('1 file', '1,200 expired records')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def read_time(kind: TimeKind, value: Time) -> int:
     """Return a time given as text, number, date or datetime; naive ones are UTC.
 
@@ -45,15 +54,6 @@ def read_duration(kind: TimeKind, value: Duration) -> int:
         msg = f"duration {value} is a number, and the time columns of this table are {kind.value}s; write it like 90s, 5m or 7d, or pass a timedelta"
         raise UsageError(msg)
     return kind.duration(str(value))
-
-
-def counted(count: int, noun: str) -> str:
-    """Return how many of something there are.
-
-    >>> counted(1, "record"), counted(1200, "record")
-    ('1 record', '1,200 records')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def is_now(value: Time | None) -> bool:

@@ -32,6 +32,7 @@ class Settings:
     """Everything that is not a property of a table."""
 
     warehouse: Path = Path("warehouse-data")  # the root of all tables
+    is_named: bool = False  # whether somebody said where the warehouse is: then it is wrong if it is not there
     engine: Engine = "spark"  # who reads files of batches; direct: no JVM, Parquet only; auto: direct up to 64 MB
     master: str | None = None  # Spark's master; None: what spark-submit says, or local[*]
     conf: Mapping[str, str] = field(default_factory=dict)  # Spark settings, over our defaults
@@ -79,10 +80,10 @@ def load_settings(
             raise UsageError(msg)
         pairs[key.strip()] = value
     cache = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    named = warehouse or environment.get("EBB_WAREHOUSE") or stored.get("warehouse")
     return Settings(
-        warehouse=Path(
-            warehouse or environment.get("EBB_WAREHOUSE") or stored.get("warehouse") or Settings().warehouse
-        ).expanduser(),
+        warehouse=Path(named or Settings().warehouse).expanduser(),
+        is_named=bool(named),
         engine=check_engine(environment.get("EBB_ENGINE") or stored.get("engine") or Settings().engine),
         master=master or environment.get("EBB_MASTER") or spark.get("master"),
         conf=pairs,

@@ -91,6 +91,10 @@ def create(
     landing: Annotated[
         str | None, typer.Option(metavar="DIR", help="The folder that ebb run takes batches from.")
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="GROUP", help="Let members of this group of the operating system read the table's files."),
+    ] = None,
     label: Label = None,
     remember: Remember = None,
     strict: Strict = None,
@@ -107,7 +111,7 @@ def create(
         name, key=[part.strip() for part in key.split(",") if part.strip()], inserted=inserted, expires=expires,
         tick=tick, span=span, like=like, schema=schema, origin=origin, grid=grid, policy=policy, strategy=strategy,
         deletion_bound=deletion_bound, reader_time=reader_time, quarantine_time=quarantine_time,
-        log_retention=log_retention, landing=landing, lifetime=lifetime, label=label, remember=remember,
+        log_retention=log_retention, landing=landing, group=group, lifetime=lifetime, label=label, remember=remember,
         inputs=input_rules(strict, extra, rename, separator, encoding),
     )  # fmt: skip
     if not dry_run:
@@ -136,6 +140,9 @@ def alter(
     quarantine_time: Annotated[str | None, typer.Option(metavar="D", help="How long refused records are kept.")] = None,
     log_retention: Annotated[str | None, typer.Option(metavar="D", help="How long commits stay in the log.")] = None,
     landing: Annotated[str | None, typer.Option(metavar="DIR", help='The landing folder; "" for none.')] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="GROUP", help='The group that may read the files; "" for the owner alone.')
+    ] = None,
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
     ] = None,
@@ -150,15 +157,26 @@ def alter(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Change a table's deletion bound, other times, landing folder or rules for batches, or add a column."""
+    """Change a table's deletion bound, other times, landing folder, group or rules for batches, or add a column."""
     inputs = input_rules(strict, extra, rename, separator, encoding)
-    changes = (deletion_bound, quarantine_time, log_retention, landing, add_column, label, remember, *inputs.values())
+    changes = (
+        deletion_bound,
+        quarantine_time,
+        log_retention,
+        landing,
+        group,
+        add_column,
+        label,
+        remember,
+        *inputs.values(),
+    )
     if all(change is None for change in changes):
         msg = "alter changes nothing; see ebb alter --help for what can be changed. Tick, span, key and grid are fixed at creation"
         raise UsageError(msg)
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
-        landing=landing, add_column=add_column, label=label, remember=remember, inputs=inputs, wait=wait, dry_run=dry_run,
+        landing=landing, group=group, add_column=add_column, label=label, remember=remember, inputs=inputs,
+        wait=wait, dry_run=dry_run,
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:
@@ -167,7 +185,7 @@ def alter(
     changed = [
         f"{field.replace('_', ' ')}: {_shown(before[field])} → {_shown(after[field])}"
         for field in after
-        if field != "columns" and before[field] != after[field]
+        if field != "columns" and not field.endswith("_seconds") and before[field] != after[field]
     ]
     changed += [f"column {c.name} {c.type} added" for c in altered.after.columns[len(altered.before.columns) :]]
     if dry_run:
@@ -189,7 +207,8 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     content = warehouse.drop(name, dry_run=True)
     summary = f"table {name}, whose log cannot be read"
     if content.live_records is not None:
-        summary = f"table {name} with {content.live_records:,} live records in {content.files} files"
+        records, files = render.counted(content.live_records, "live record"), render.counted(content.files or 0, "file")
+        summary = f"table {name} with {records} in {files}"
     if not dry_run and not yes:
         if not sys.stdin.isatty():
             msg = f"drop deletes {summary}; pass --yes if that is meant"

@@ -20,6 +20,7 @@ from ebb.cli.output.records import write_lines
 from ebb.index.errors import UsageError, WarehouseError
 
 if TYPE_CHECKING:
+    from ebb.maintenance.inspect.history import Commit
     from ebb.maintenance.inspect.quarantined import Quarantine, Quarantined
     from ebb.maintenance.inspect.status import Status
 
@@ -40,32 +41,56 @@ def status(
         str | None, typer.Argument(metavar="NAME", help="The table; all tables if omitted.", show_default=False)
     ] = None,
     show: Annotated[Measure, typer.Option(help="What the heat map shows.")] = Measure.records,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Exit with 1 if a deletion bound is broken, a table cannot be read, or another tool wrote to one.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Show the state of tables: clock, size, cells, deletion bound."""
+    """Show the state of tables: clock, size, cells, deletion bound, commits of other tools."""
     warehouse = state(ctx).open()
     if name is not None:
         table = warehouse.table(name).status()
         if json:
-            render.json_object(asdict(table))
+            render.json_object(_facts(table))
         else:
             render.lines(_status_lines(table, show.value))
+        _end(table.findings if check else ())
         return
+    warehouse.check_there()
     tables: list[Status] = []
-    broken: dict[str, str] = {}
+    broken: dict[str, WarehouseError] = {}
     for each in warehouse.tables():
         try:
             tables.append(each.status())
         except WarehouseError as error:  # the others can be shown
-            broken[each.name] = error_text(error)
+            broken[each.name] = error
     if json:
-        errors = [{"name": table, "error": text} for table, text in broken.items()]
-        render.json_object({"warehouse": str(warehouse.root), "tables": [*map(asdict, tables), *errors]})
+        errors = [{"name": table, "error": error_text(error)} for table, error in broken.items()]
+        render.json_object({"warehouse": str(warehouse.root), "tables": [*map(_facts, tables), *errors]})
     else:
         _show_tables(warehouse.root, tables, is_empty=not tables and not broken)
-    for text in broken.values():
-        render.error(text)
-    if broken:
+    _end([*broken.values(), *(found for table in tables if check for found in table.findings)])
+
+
+def _facts(table: Status) -> dict[str, Any]:
+    """Return a status as JSON shows it: of the last update what it said."""
+    last = table.last_update
+    return {**asdict(table), "last_update": None if last is None else _said(last)}
+
+
+def _said(commit: Commit) -> dict[str, Any]:
+    return {field: value for field, value in asdict(commit).items() if value is not None}
+
+
+def _end(problems: Sequence[WarehouseError]) -> None:
+    """Say what is wrong, a line each; the command fails if anything is."""
+    for problem in problems:
+        render.error(error_text(problem))
+    if problems:
         raise typer.Exit(1)
 
 
@@ -75,34 +100,37 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
         return
     rows = [
         (
-            t.name, t.clock_time or "not loaded", _behind(t), f"{t.live_records:,}", t.files,
-            render.bytes_text(t.bytes), t.grid, t.strategy, "kept" if t.deletion_bound_kept else "BROKEN",
+            t.name, t.clock_time or "not loaded", _behind(t), "?" if t.live_records is None else f"{t.live_records:,}",
+            t.files, render.bytes_text(t.bytes), t.grid, t.strategy, "kept" if t.deletion_bound_kept else "BROKEN",
         )
         for t in tables
     ]  # fmt: skip
     header = ("table", "clock", "behind", "live", "files", "size", "grid", "strategy", "bound")
-    render.lines(render.table_text(rows, header, right=(3, 4, 5)))
+    foreign = [
+        f"{t.name}: {render.counted(len(t.foreign_commits), 'commit')} of other tools, see ebb status {t.name}"
+        for t in tables
+        if t.foreign_commits
+    ]
+    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign])
 
 
 def _behind(table: Status) -> str:
     ticks = table.ticks_behind
-    return "" if ticks is None else "on time" if ticks == 0 else f"{ticks:,} ticks behind"
+    return "" if ticks is None else "on time" if ticks == 0 else f"{render.counted(ticks, 'tick')} behind"
 
 
 def _status_lines(table: Status, measure: str) -> list[str]:
     last = table.last_update
-    hidden = table.stored_records - table.live_records
     age = table.oldest_expired_age
     values = {
         "table": f"{table.name} in {table.folder}",
         "key, times": f"{', '.join(table.key)}; {table.inserted} → {table.expires}",
-        "tick, span": f"{table.tick}, {table.span} = {table.ticks_per_span} ticks",
+        "tick, span": f"{table.tick}, {table.span} = {render.counted(table.ticks_per_span, 'tick')}",
         "grid": f"{table.grid}, runs {table.policy}, strategy {table.strategy}",
         "clock": "not loaded yet"
         if table.clock is None
         else f"{table.clock_time} (slot {table.clock})" + (f", {_behind(table)}" if _behind(table) else ""),
-        "live": f"{table.live_records:,} records in {table.files} files, {render.bytes_text(table.bytes)}"
-        + (f"; {hidden:,} expired ones hidden" if hidden else ""),
+        "live": _live(table),
         "deletion": f"bound {table.deletion_bound}; "
         + (
             f"oldest expired byte on disk for {age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
@@ -118,10 +146,27 @@ def _status_lines(table: Status, measure: str) -> list[str]:
     }
     if last is not None:
         values["last update"] = (
-            f"{last.time}: +{last.admitted:,} −{last.expired:,}, {last.cells_touched} of at most "
-            f"{last.cells_bound} cells, {last.seconds:.2f} s"
+            f"{last.committed}: +{last.admitted or 0:,} −{last.expired or 0:,}, {last.cells_touched} of at most "
+            f"{render.counted(last.cells_bound or 0, 'cell')}, {last.seconds or 0:.2f} s"
         )
+    others = [
+        f"{c.operation} in version {c.version}, {c.committed}: files +{c.files_added} −{c.files_removed}"
+        for c in table.foreign_commits
+    ]
+    if others:
+        values["other tools"] = f"{'; '.join(others)}. Nothing is written before ebb adopt {table.name}"
+    if table.uncounted_files:
+        values["not counted"] = "; ".join(table.uncounted_files)
     return [*render.pairs(values), "", *render.heat_map(table, measure)]
+
+
+def _live(table: Status) -> str:
+    files = f"in {render.counted(table.files, 'file')}, {render.bytes_text(table.bytes)}"
+    if table.live_records is None:
+        return f"not known {files}"
+    hidden = table.stored_records - table.live_records
+    more = f"; {render.counted(hidden, 'expired one')} hidden" if hidden else ""
+    return f"{render.counted(table.live_records, 'record')} {files}{more}"
 
 
 def history(
@@ -134,8 +179,9 @@ def history(
     table = state(ctx).open().table(name)
     commits, oldest = table.history(limit), table.oldest_version()
     if json:
-        rows = [{field: value for field, value in asdict(c).items() if value is not None} for c in commits]
-        render.json_object({"name": name, "oldest_version": oldest, "commits": rows})
+        about = table.describe()
+        kept = {"log_retention": about.log_retention, "log_retention_seconds": about.log_retention_seconds}
+        render.json_object({"name": name, "oldest_version": oldest, **kept, "commits": [_said(c) for c in commits]})
         return
 
     def number(value: int | None) -> str:

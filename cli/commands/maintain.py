@@ -1,4 +1,4 @@
-"""seal, purge, erase."""
+"""adopt, seal, purge, erase."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
+    from ebb.maintenance.adopt import Adoption
     from ebb.maintenance.upkeep import Erasure, Upkeep
 
-__all__ = ["erase", "purge", "seal"]
+__all__ = ["adopt", "erase", "purge", "seal"]
 
 
 def _show(
-    name: str, done: Upkeep | Erasure, text: str, *, warnings: Sequence[str] = (), json: bool, dry_run: bool
+    name: str, done: Adoption | Upkeep | Erasure, text: str, *, warnings: Sequence[str] = (), json: bool, dry_run: bool
 ) -> None:
     render.clear_progress()
     if json:
@@ -33,19 +34,45 @@ def _rewritten(done: Upkeep, *, dry_run: bool) -> str:
     if not done.files_removed:
         return f"nothing to {done.op}"
     became = "would become" if dry_run else "became"
-    text = f"{_files(done.files_removed)} {became} {done.files_added}, cells touched: {done.cells_touched}"
+    text = (
+        f"{render.counted(done.files_removed, 'file')} {became} {done.files_added}, cells touched: {done.cells_touched}"
+    )
     if dry_run:
         return text
     return f"{text} ({render.bytes_text(done.bytes_written)}), version {done.version}, {done.seconds:.2f} s"
 
 
 def _erased(done: Erasure, *, dry_run: bool) -> str:
-    erased = f"{_files(done.files_erased)} {'would be erased' if dry_run else 'erased'}"
+    erased = f"{render.counted(done.files_erased, 'file')} {'would be erased' if dry_run else 'erased'}"
     return f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers"
 
 
-def _files(count: int) -> str:
-    return f"{count} file{'s' * (count != 1)}"
+def _adopted(done: Adoption, *, dry_run: bool) -> str:
+    if not done.commits:
+        return "nothing to adopt: every commit is Ebb's own"
+    what = ", ".join(f"{commit.operation} in version {commit.version}" for commit in done.commits)
+    text = f"{render.counted(len(done.commits), 'commit')} {'would be adopted' if dry_run else 'adopted'} ({what})"
+    text += f"; live {done.live_before:,} → {render.counted(done.live, 'record')}"
+    became = (
+        f"{render.counted(done.files_removed, 'file')} {'would become' if dry_run else 'became'} {done.files_added}"
+    )
+    text += f"; {became}" if done.files_removed else "; no file had to be rewritten"
+    return text if dry_run else f"{text}, version {done.version}, {done.seconds:.2f} s"
+
+
+def adopt(
+    ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
+    master: Master = None, conf: Conf = None,
+) -> None:  # fmt: skip
+    """Accept what another tool did to a table, once it is checked and counted; until then nothing is written.
+
+    Every live file must be there, and every record that another tool wrote must have its key, its times and the right
+    slots and cell. Files that Ebb did not write are written again. What does not fit is refused: restore the table then.
+    """
+    table = state(ctx).open(master, conf).table(name)
+    with guarded(table):
+        done = table.adopt(wait=wait, dry_run=dry_run, progress=render.progress)
+    _show(name, done, _adopted(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)
 
 
 def seal(
@@ -71,7 +98,11 @@ def purge(
 
 
 def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """Delete from disk the removed files whose grace period is over."""
+    """Delete from disk the removed files whose grace period is over.
+
+    It frees files that updates, seals and purges have removed from the table already. It is no erasure request for
+    somebody's records: those go when they expire.
+    """
     table = state(ctx).open().table(name)
     with guarded(table):
         done = table.erase(wait=wait, dry_run=dry_run)

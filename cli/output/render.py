@@ -36,6 +36,7 @@ __all__ = [
     "table_text",
     "terminal_columns",
     "visible",
+    "warning",
     "width",
 ]
 
@@ -96,6 +97,11 @@ def error(text: str) -> None:
     """Print one line on what went wrong."""
     clear_progress()
     note(f"ebb: {visible(text)}")
+
+
+def warning(text: str) -> None:
+    """Print one line on what the answer may suffer from."""
+    error(f"warning: {text}")
 
 
 def progress(text: str) -> None:

@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.errors import UsageError
+from ebb.maintenance.adopt import Adoption, adopt
+from ebb.maintenance.declare import Description, described
 from ebb.maintenance.define import Altered, alter
 from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
@@ -139,6 +141,7 @@ class OpenTable:
 
         known = self._snapshot
         snapshot = self._snapshot = self.table.snapshot()
+        snapshot.warn_reader()
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
@@ -180,6 +183,7 @@ class OpenTable:
         log_retention: Duration | None = None,
         remember: Duration | None = None,
         landing: str | None = None,
+        group: str | None = None,
         label: str | None = None,
         add_column: str | None = None,
         inputs: Mapping[str, Any] | None = None,
@@ -195,6 +199,7 @@ class OpenTable:
             log_retention=log_retention,
             remember=remember,
             landing=landing,
+            group=group,
             label=label,
             add_column=add_column,
             inputs=inputs,
@@ -229,6 +234,10 @@ class OpenTable:
         window = self.at_latest(as_of)
         return scan_by_spark(self.warehouse.spark(delta=True), window, columns, where)
 
+    def describe(self) -> Description:
+        """Return how the table was declared, with every default filled in."""
+        return Description(**described(self.table.snapshot().spec))
+
     def status(self) -> Status:
         """Return where the table stands: clock, size, cells, deletion bound, last update."""
         return status(self.table.snapshot(), self.warehouse.now())
@@ -253,7 +262,9 @@ class OpenTable:
         """
         from ebb.warehouse.sql.spark import lasting_sql, window_sql
 
-        return (lasting_sql if lasting else window_sql)(self.table.snapshot())
+        snapshot = self.table.snapshot()
+        snapshot.warn_reader()
+        return (lasting_sql if lasting else window_sql)(snapshot)
 
     def publish(
         self,
@@ -288,6 +299,12 @@ class OpenTable:
     def clear_quarantine(self, *, reason: str | None = None, wait: Wait = None, dry_run: bool = False) -> Cleared:
         """Remove refused records: all, or those whose reason holds a text."""
         return clear(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), reason=reason)
+
+    def adopt(
+        self, *, wait: Wait = None, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+    ) -> Adoption:
+        """Make what other tools did to the table part of it: checked, counted anew, recorded in one commit."""
+        return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress))
 
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""

@@ -82,6 +82,12 @@ class Warehouse:
         names = ", ".join(table.name for table in list_tables(self.root))
         return f"<Warehouse {str(self.root)!r}: {names or 'no tables'}>"
 
+    def check_there(self) -> None:
+        """Refuse a warehouse that was named and is not there: its name is misspelt, or it has no table yet."""
+        if self.settings.is_named and not self.root.exists():
+            msg = f"there is no warehouse {self.root}"
+            raise InputError(msg, "check its name, or create a table in it first", hint="no_warehouse")
+
     def tables(self) -> list[OpenTable]:
         """Return all tables by name."""
         return [OpenTable(self, table) for table in list_tables(self.root)]
@@ -113,6 +119,7 @@ class Warehouse:
         remember: Duration | None = None,
         landing: str | None = None,
         label: str | None = None,
+        group: str | None = None,
         inputs: Mapping[str, Any] | None = None,
     ) -> Declared:
         """Return the table that :meth:`create` would create, with every default filled in; nothing is changed."""
@@ -137,6 +144,7 @@ class Warehouse:
             remember=remember,
             landing=landing,
             label=label,
+            group=group,
             inputs=InputRules().changed(**(inputs or {})),
         )
         return declare(self.root, wish)

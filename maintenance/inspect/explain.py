@@ -115,7 +115,7 @@ def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bo
         f"expires {counted(snapshot.ledger.expired_by(slot), 'record')}, all in cohort {grid.cohorts.partition(slot)}: at most {counted(grid.groups.count, 'cell')}",
         f"removes {counted(len(dropped), 'dead file')} by metadata alone",
         f"rewrites {counted(len(plan.rewrites), 'cell')} ({counted(sum(r.size_bytes for r in plan.rewrites), 'byte')} to read)",
-        f"touches at most {grid.cells_bound(slot - 1, slot)} of {grid.groups.count * grid.cohorts.count} cells in one commit",
+        f"touches at most {grid.cells_bound(slot - 1, slot)} of {counted(grid.groups.count * grid.cohorts.count, 'cell')} in one commit",
     ]
     if seals:
         merged = plan_seal(grid, clock=slot, live=snapshot.files)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 
-from ebb.maintenance.inspect.status import iso_time, known_fields
+from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Commit", "history"]
+__all__ = ["Commit", "commits", "history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,13 @@ class Commit:
     reasons: Mapping[str, int] | None = None
     expired: int | None = None
     live: int | None = None
+    live_before: int | None = None  # an adoption: what the ledger had counted
+    adopted_versions: tuple[int, ...] | None = None  # an adoption: the commits of other tools
+    adopted_operations: tuple[str, ...] | None = None
     cells_touched: int | None = None
     cells_bound: int | None = None
     seconds: float | None = None
+    exposed_since: int | None = None  # since when the oldest expired record in the removed files had been due to go
     erased_version: int | None = None  # before it, what commits up to this one had removed was erased
     erased_files: int | None = None
     erased_bytes: int | None = None
@@ -43,20 +47,26 @@ class Commit:
 
 def history(snapshot: Snapshot, limit: int | None = None) -> tuple[Commit, ...]:
     """Return the commits, newest first, as the log tells them."""
-    return tuple(islice(_commits(snapshot), limit))
+    return tuple(islice(commits(snapshot), limit))
 
 
-def _commits(snapshot: Snapshot) -> Iterator[Commit]:
+def commits(snapshot: Snapshot) -> Iterator[Commit]:
+    """Yield the commits, newest first; each is read when it is asked for."""
     for entry in snapshot.table.entries(snapshot.version):
-        slot = entry.ebb.get("slot")
-        facts = {
-            **known_fields(Commit, entry),
-            "version": entry.version,
-            "committed": iso_time(entry.timestamp_ms),
-            "op": entry.ebb.get("op", entry.operation.lower()),
-            "files_added": len(entry.added),
-            "files_removed": len(entry.removed),
-            "bytes_written": entry.bytes_added,
-            "time": None if slot is None else snapshot.spec.timeline.show_slot(slot),
-        }
-        yield Commit(**facts)
+        yield _commit(snapshot, entry)
+
+
+def _commit(snapshot: Snapshot, entry: LogEntry) -> Commit:
+    said = {known.name: entry.ebb[known.name] for known in fields(Commit) if known.name in entry.ebb}
+    slot = entry.ebb.get("slot")
+    facts = {
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in said.items()},
+        "version": entry.version,
+        "committed": entry.committed,
+        "op": entry.ebb.get("op", entry.operation.lower()),
+        "files_added": len(entry.added),
+        "files_removed": len(entry.removed),
+        "bytes_written": entry.bytes_added,
+        "time": None if slot is None else snapshot.spec.timeline.show_slot(slot),
+    }
+    return Commit(**facts)

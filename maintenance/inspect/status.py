@@ -1,21 +1,27 @@
-"""Where a table stands: clock, size, cells, deletion bound, last update."""
+"""Where a table stands: clock, size, cells, deletion bound, last update, and what is wrong with it.
+
+Counts are those of the ledger. If another tool has written to the table, they are taken from the log's statistics and,
+where these do not tell, from the files.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from datetime import datetime, timezone
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
+from ebb.index.cellfile import CellFile
+from ebb.index.errors import WarehouseError
+from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.timeline import TimeKind
-from ebb.maintenance.declare import Description, described
+from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure
+from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.upkeep import erase_plan
-from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["CellStatus", "LastUpdate", "Status", "iso_time", "known_fields", "status"]
+__all__ = ["CellStatus", "Status", "status"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,34 +36,6 @@ class CellStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastUpdate:
-    """What the last update or load said about itself."""
-
-    time: str  # when it was committed
-    id: str | None = None
-    op: str
-    slot: int
-    ticks: int = 0
-    received: int = 0
-    admitted: int = 0
-    expired_on_arrival: int = 0
-    quarantined: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    expired: int = 0
-    live: int = 0
-    cells_touched: int = 0
-    cells_bound: int = 0
-    files_added: int = 0
-    files_removed: int = 0
-    bytes_written: int = 0
-    seconds: float = 0.0
-    exposed_since: int | None = None
-    erased_version: int | None = None
-    erased_files: int = 0
-    erased_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Status(Description):
     """Where a table stands."""
 
@@ -67,25 +45,43 @@ class Status(Description):
     clock_time: str | None
     ticks_behind: int | None  # None for integer times, which no wall clock moves
     next_due: str | None
-    live_records: int
+    live_records: int | None  # None if files of another tool cannot be counted
     stored_records: int
     files: int
     bytes: int
     files_waiting_for_erase: int  # removed, and within the grace period of readers
     expired_files_on_disk: int
     oldest_expired_age: str | None
+    oldest_expired_age_seconds: float | None
     deletion_bound_kept: bool
     filling_group: int | None
     next_cohort: int | None
     cells: tuple[CellStatus, ...]  # those that hold something
-    last_update: LastUpdate | None
+    last_update: Commit | None  # or load
+    foreign_commits: tuple[ForeignCommit, ...]  # of other tools since the last commit of Ebb, the oldest first
+    uncounted_files: tuple[str, ...]  # of other tools, each with the reason
+
+    @property
+    def findings(self) -> tuple[WarehouseError, ...]:
+        """Return what somebody has to look after: a bound that is broken, a commit of another tool."""
+        found: list[WarehouseError] = []
+        if not self.deletion_bound_kept:
+            facts = (
+                f"table {self.name} breaks its deletion bound: the oldest expired byte has been on disk for "
+                f"{self.oldest_expired_age}, and the bound is {self.deletion_bound}"
+            )
+            found.append(WarehouseError(facts, "update it", self.name, hint="bound"))
+        if self.foreign_commits:
+            found.append(refusal(self.name, self.foreign_commits))
+        return tuple(found)
 
 
 def status(snapshot: Snapshot, now: datetime) -> Status:
     """Return where a table stands."""
     spec, clock, line = snapshot.spec, snapshot.ledger.clock, snapshot.spec.timeline
     due = line.clock_at(line.kind.from_datetime(now)) if line.kind.has_wall_clock else None
-    exposed = exposure(snapshot, now)
+    files, live_records, uncounted = _counted(snapshot)
+    exposed = exposure(snapshot, now, files)
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -94,38 +90,52 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         clock_time=None if clock is None else line.show_slot(clock),
         ticks_behind=None if clock is None or due is None else max(0, due - clock),
         next_due=None if clock is None else line.show_slot(clock + 1),
-        live_records=snapshot.ledger.live_records,
-        stored_records=sum(f.records for f in snapshot.files),
+        live_records=live_records,
+        stored_records=sum(f.records for f in files),
         files=len(snapshot.files),
         bytes=sum(f.size_bytes for f in snapshot.files),
         files_waiting_for_erase=erase_plan(snapshot, now).files_waiting,
         expired_files_on_disk=exposed.files,
         oldest_expired_age=_age(line.kind, exposed.age) if exposed.files else None,
+        oldest_expired_age_seconds=in_seconds(line.kind, exposed.age) if exposed.files else None,
         deletion_bound_kept=exposed.is_kept,
         filling_group=None if clock is None else spec.grid.groups.partition(clock + 1),
         next_cohort=None if clock is None else spec.grid.cohorts.partition(clock + 1),
-        cells=_cells(snapshot),
-        last_update=_last_update(snapshot),
+        cells=_cells(files),
+        last_update=next((commit for commit in commits(snapshot) if commit.op in ("update", "load")), None),
+        foreign_commits=snapshot.foreign,
+        uncounted_files=uncounted,
     )
 
 
-def _cells(snapshot: Snapshot) -> tuple[CellStatus, ...]:
+def _counted(snapshot: Snapshot) -> tuple[Sequence[CellFile], int | None, tuple[str, ...]]:
+    """Return the live files, how many live records they hold, and which could not be counted, with the reason.
+
+    Only after a commit of another tool is any file looked into, and then only if the log does not tell which of its
+    records are live.
+    """
+    clock = snapshot.ledger.clock
+    if not snapshot.foreign or clock is None:
+        return snapshot.files, snapshot.ledger.live_records, ()
+    from ebb.warehouse.examine import examine
+
+    unsure = [file for file in snapshot.files if not file.has_slots or file.min_exp <= clock < file.max_exp]
+    looked = {found.file.path: found for found in examine(snapshot, unsure)}
+    uncounted = tuple(f"{path}: {found.problem}" for path, found in looked.items() if found.problem)
+    files = [looked[file.path].file if file.path in looked else file for file in snapshot.files]
+    countable = [file for file in files if file.has_slots]
+    live = sum(file.records for file in countable if file.min_exp > clock)
+    live += sum(
+        n for found in looked.values() for slot, n in found.expirations.items() if slot > clock >= found.file.min_exp
+    )
+    return countable, None if uncounted else live, uncounted
+
+
+def _cells(files: Sequence[CellFile]) -> tuple[CellStatus, ...]:
     cells: dict[tuple[int, int], Counter[str]] = {}
-    for file in snapshot.files:
+    for file in files:
         cells.setdefault(file.cell, Counter()).update(records=file.records, bytes=file.size_bytes, files=1)
     return tuple(CellStatus(group=g, cohort=e, **counts) for (g, e), counts in sorted(cells.items()))
-
-
-def _last_update(snapshot: Snapshot) -> LastUpdate | None:
-    for entry in snapshot.table.entries(snapshot.version):
-        if entry.ebb.get("op") in ("update", "load"):
-            return LastUpdate(**{**known_fields(LastUpdate, entry), "time": iso_time(entry.timestamp_ms)})
-    return None
-
-
-def known_fields(kind: type, entry: LogEntry) -> dict[str, Any]:
-    """Return what a commit said about itself, as far as a dataclass has a field for it."""
-    return {known.name: entry.ebb[known.name] for known in fields(kind) if known.name in entry.ebb}
 
 
 def _age(kind: TimeKind, age: int) -> str:
@@ -137,9 +147,3 @@ def _age(kind: TimeKind, age: int) -> str:
         if seconds >= size:
             return f"{seconds // size}{unit} {seconds % size // smaller}{rest}"
     return f"{seconds}s"
-
-
-def iso_time(timestamp_ms: int) -> str:
-    """Return the time of a commit as text."""
-    moment = datetime.fromtimestamp(timestamp_ms / 1000, tz=timezone.utc)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -19,7 +19,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors",),
-        ("timeline", "grid", "keys", "histogram", "fingerprints"),
+        ("foreign", "timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "directory", "ledger"),
         ("columns", "strategy", "sidefile"),
         ("values", "cost", "conversion"),
@@ -34,21 +34,21 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("spark",),
         ("read",),
         ("intake",),
-        ("sql",),
+        ("sql", "examine"),
     ),
     "maintenance": (
         ("context", "phases", "plan", "values"),
         ("carry_out", "declare", "reading"),
         ("define", "stage", "upkeep"),
         ("update", "inspect"),
-        ("landing", "retry"),
+        ("landing", "adopt", "retry"),
         ("schedule",),
         ("api",),
     ),
     "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",), ("start",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
-EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors")}
+EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors", "ebb.index.foreign")}
 # Where each engine lives.
 ENGINES = {
     "deltalake": ("warehouse/table", "warehouse/parquet/arrow.py"),

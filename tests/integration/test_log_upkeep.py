@@ -21,6 +21,7 @@ from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from tests.builders import integer_table, open_warehouse
 from tests.faults import Interruption, armed
+from tests.foreign import planted
 
 
 def _committed(table: OpenTable, slot: int, **change: Any) -> Snapshot:
@@ -288,14 +289,6 @@ def _said(slot: int) -> Any:
     return lambda _: {"op": "update", "slot": slot}
 
 
-def _planted(table: OpenTable, *actions: dict[str, Any]) -> None:
-    """Commit as another tool would."""
-    version = table.table.snapshot().version + 1
-    entry = [{"commitInfo": {"operation": "RESTORE"}}, *actions]
-    text = "".join(json.dumps(action) + "\n" for action in entry)
-    (table.table.log / entry_name(version)).write_text(text, encoding="utf-8")
-
-
 def test_a_removed_file_that_another_tool_brings_back_is_not_erased(tmp_path: Path) -> None:
     table = integer_table(open_warehouse(tmp_path / "w"), reader_time="1")
     batch = pa.table({"id": [1], "key": ["a"], "inserted": [1], "expires": [6], "pay": ["p"]})
@@ -303,9 +296,10 @@ def test_a_removed_file_that_another_tool_brings_back_is_not_erased(tmp_path: Pa
     (file,) = table.table.snapshot().files
     entry = table.table.entry(table.table.snapshot().version)
     assert entry is not None
-    _planted(table, {"remove": {"path": file.path, "dataChange": True, "size": file.size_bytes}})
-    _planted(table, {"add": dict(entry.adds[0])})
+    planted(table, {"remove": {"path": file.path, "dataChange": True, "size": file.size_bytes}})
+    planted(table, {"add": dict(entry.adds[0])})
 
+    table.adopt()
     for slot in (2, 3, 4):
         table.update(at=slot)
 
@@ -316,8 +310,9 @@ def test_a_remove_that_names_the_log_erases_nothing_of_it(tmp_path: Path) -> Non
     table = integer_table(open_warehouse(tmp_path / "w"), reader_time="1")
     table.update(at=1)
     for name in ("_delta_log/00000000000000000001.json", "_ebb/lock"):
-        _planted(table, {"remove": {"path": name, "dataChange": True, "size": 1}})
+        planted(table, {"remove": {"path": name, "dataChange": True, "size": 1}})
 
+    table.adopt()
     for slot in (2, 3, 4):
         table.update(at=slot)
 

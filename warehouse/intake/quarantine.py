@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ebb.index.columns import Column, delta_fields
 from ebb.index.errors import CorruptionError, EngineError
 from ebb.warehouse.store.errors import disk_error, disk_errors, read_error
-from ebb.warehouse.store.files import make_folder, remove_empty_folders, remove_file, rename, size_of
+from ebb.warehouse.store.files import make_file, make_folder, remove_empty_folders, remove_file, rename, size_of
 from ebb.warehouse.store.paths import LOG, REFUSED, inside, new_data_file, quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due
 from ebb.warehouse.table.commit import append, new_id
@@ -78,6 +78,7 @@ def write_refused(table: str, folder: str, parts: Sequence[pa.Table]) -> dict[st
 def _write(path: str, refused: pa.Table) -> None:
     import pyarrow.parquet as pq
 
+    make_file(path)
     pq.write_table(refused, path, compression="snappy", write_page_checksum=True, store_schema=False)
 
 

@@ -20,7 +20,7 @@ from ebb.index.sidefile import dump_blocks
 from ebb.warehouse.parquet.checksums import crc32
 from ebb.warehouse.parquet.datafile import DataFile, read_bytes
 from ebb.warehouse.parquet.statistics import key_interval
-from ebb.warehouse.store.files import remove_file, rename
+from ebb.warehouse.store.files import new_file, remove_file, rename
 from ebb.warehouse.store.paths import partial_side_file, side_file
 
 __all__ = ["blocks_of", "has_plain_bytes", "plain_bytes", "write_side_file"]
@@ -32,7 +32,7 @@ def write_side_file(table: str, path: str, blocks: Sequence[Block]) -> None:
     """Keep the blocks of a data file beside it, in one step."""
     partial = f"{table}/{partial_side_file(path)}"
     try:
-        with open(partial, "xb") as opened:
+        with open(new_file(partial), "wb") as opened:
             opened.write(dump_blocks(path.rsplit("/", 1)[-1], blocks))
         rename(partial, f"{table}/{side_file(path)}")
     except BaseException:

@@ -20,6 +20,7 @@ from ebb.warehouse.parquet.blocks import blocks_of
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.writer import Layout, RunWriter, Written
+from ebb.warehouse.store.paths import footer_hash_in
 
 __all__ = ["merge_runs"]
 
@@ -30,7 +31,8 @@ def merge_runs(layout: Layout, task: Rewrite) -> Written:
     Holds about ``stripe_bytes`` at once, and of each file one row group more.
     """
     sources = {file.path: DataFile.open(layout.table, file) for file in task.inputs}
-    order = (*layout.key, EXPIRES_SLOT) if len(sources) > 1 else ()
+    is_in_order = len(sources) == 1 and all(map(footer_hash_in, sources))  # another tool's file need not be
+    order = () if is_in_order else (*layout.key, EXPIRES_SLOT)
 
     def read(blocks: Sequence[Block]) -> Iterator[pa.Table]:
         row_groups: dict[str, list[int]] = {}

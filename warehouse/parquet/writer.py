@@ -29,7 +29,7 @@ from ebb.warehouse.parquet.blocks import blocks_of, has_plain_bytes, write_side_
 from ebb.warehouse.parquet.checksums import leaves, room_for_sums, write_checksums
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.sizes import WriteSizes
-from ebb.warehouse.store.files import make_folder, rename, size_of
+from ebb.warehouse.store.files import make_file, make_folder, rename, size_of
 from ebb.warehouse.store.paths import cell_folder, hashed_name, new_data_file
 
 __all__ = ["Layout", "RunWriter", "Written", "split_cells"]
@@ -143,6 +143,7 @@ class RunWriter:
         self._path = new_data_file(folder)
         filters = _filtered(sample, self.layout)
         self._sums = sum(leaves(column.type) for column in self.layout.schema) + len(filters or ())
+        make_file(f"{self.layout.table}/{self._path}")
         self._writer = pq.ParquetWriter(
             f"{self.layout.table}/{self._path}",
             self.layout.schema,

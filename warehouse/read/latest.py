@@ -50,7 +50,7 @@ class LatestWindow(Window):
         with ExitStack() as quiet:
             for turn in range(_ROUNDS + 1):
                 if turn == _ROUNDS:
-                    quiet.enter_context(self.snapshot.table.lock(wait=_WAIT_SECONDS))
+                    quiet.enter_context(self.snapshot.table.lock(wait=_WAIT_SECONDS, is_foreign_fine=True))
                 newest = self.reopen()
                 self._check_same(newest)  # first: another table may well be at the same version
                 if newest.version == last.version:

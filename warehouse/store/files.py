@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ebb.index.errors import CorruptionError
+from ebb.warehouse.store.modes import make_folder, new_file
 from ebb.warehouse.store.paths import doomed_folder, side_file
 
 __all__ = [
@@ -28,9 +29,11 @@ __all__ = [
     "folders_in",
     "free_place",
     "identity",
+    "make_file",
     "make_folder",
     "mapped",
     "names_in",
+    "new_file",
     "open_text",
     "opened_file",
     "patch",
@@ -52,9 +55,9 @@ def absolute(path: str | Path) -> str:
     return os.path.abspath(path)
 
 
-def make_folder(path: str | Path, *, exist_ok: bool = False, parents: bool = False) -> None:
-    """Make a folder that only we can look into."""
-    Path(path).mkdir(mode=0o700, exist_ok=exist_ok, parents=parents)
+def make_file(path: str | Path) -> None:
+    """Make an empty file for an engine to fill: it keeps the mode that it is made with."""
+    os.close(new_file(path))
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -122,6 +125,8 @@ def free_place(folder: Path, names: Iterable[str]) -> Path:
 
 def append_line(path: Path, line: str) -> None:
     """Add a line to a text; a line before it that was cut off stays alone."""
+    with contextlib.suppress(FileExistsError):
+        os.close(new_file(path))
     with path.open("ab+") as text:
         end = text.seek(0, os.SEEK_END)
         is_cut = bool(end) and os.pread(text.fileno(), 1, end - 1) != b"\n"
@@ -134,7 +139,7 @@ def create(path: Path, data: bytes, *, unfinished: Path) -> None:
     It is written under the name ``unfinished`` first, which is gone afterwards.
     """
     try:
-        with unfinished.open("wb") as opened:
+        with open(new_file(unfinished, is_new=False), "wb") as opened:
             opened.write(data)
         os.link(unfinished, path)
     finally:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ebb.index.errors import LockedError
 from ebb.warehouse.store.errors import disk_error
+from ebb.warehouse.store.modes import make_folder, new_file
 
 __all__ = ["Lock", "locked"]
 
@@ -60,8 +61,12 @@ def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[Lock]:
 
 def _open(file: Path, what: str) -> int:
     try:
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        make_folder(file.parent, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            return new_file(file)
+        return os.open(file, os.O_RDWR | os.O_CLOEXEC)  # somebody was faster
     except OSError as error:
         raise disk_error(error, f"{what} cannot be locked") from error
 

@@ -43,6 +43,7 @@ __all__ = [
     "rewrite_folder",
     "segment_checksum",
     "segment_name",
+    "shared_with",
     "side_file",
     "staging_folder",
     "state_name",
@@ -192,6 +193,15 @@ def partial_side_file(path: str) -> str:
 def quarantine_file(slot: int, name: str) -> str:
     """Return the place of refused records below the quarantine."""
     return f"_slot={slot}/{name}"
+
+
+def shared_with(name: str) -> str | None:
+    """Return the name of the folder beside one that says who may look into both; None if that is the folder above.
+
+    >>> shared_with("t.quarantine"), shared_with("t")
+    ('t', None)
+    """
+    return name.removesuffix(QUARANTINE_SUFFIX) if name.endswith(QUARANTINE_SUFFIX) else None
 
 
 def dropped_name(table: str, id: str = "*") -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, delta_fields
-from ebb.index.errors import TableExistsError, UnknownTableError, UsageError, WarehouseError
+from ebb.index.errors import InputError, TableExistsError, UnknownTableError, UsageError, WarehouseError
 from ebb.index.ledger import Change
 from ebb.warehouse.store.errors import disk_error, disk_errors
 from ebb.warehouse.store.files import make_folder, remove_tree, rename
+from ebb.warehouse.store.modes import group_id, let_in, share
 from ebb.warehouse.store.paths import LOG, dropped_name, new_table_name
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
@@ -20,7 +21,16 @@ from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name, is_name
 from ebb.warehouse.table.states import stored_ledger
 
-__all__ = ["alter_table", "check_root", "create_table", "drop_table", "find_table", "list_tables", "remove_dropped"]
+__all__ = [
+    "alter_table",
+    "check_root",
+    "create_table",
+    "drop_table",
+    "find_table",
+    "list_tables",
+    "remove_dropped",
+    "share_table",
+]
 
 _DELTA_PROPERTIES = {
     # No key may ever enter the log: it outlives the records.
@@ -70,18 +80,37 @@ def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
     # Under another name first: the table is there as a whole or not at all.
     unfinished = root / new_table_name(spec.name, id)
     try:
-        make_folder(unfinished / LOG, parents=True)
+        make_folder(unfinished, parents=True)
+        _share(root, [unfinished], spec)
+        make_folder(unfinished / LOG)
         append(unfinished / LOG, 0, [said, *metadata_actions(metadata, with_protocol=True)], id=id, table=spec.name)
         rename(unfinished, table.folder)
     except (OSError, WarehouseError) as error:
         remove_tree(unfinished)
         if table.folder.exists():
             raise TableExistsError(spec.name, root) from error
+        if isinstance(error, InputError | UsageError):
+            raise
         raise disk_error(error, f"table {spec.name} cannot be created in {root}") from error
     with contextlib.suppress(OSError):  # the table is there: what killed ones left waits for the next
         for left in root.glob(new_table_name(spec.name)):
             remove_tree(left)
     return table
+
+
+def share_table(table: Table, spec: TableSpec) -> None:
+    """Let the members of the declared group read everything of a table, or nobody but its owner."""
+    with disk_errors(f"who may read the files of table {table.name} cannot be changed"):
+        _share(table.root, [folder for folder in (table.quarantine, table.folder) if folder.exists()], spec)
+
+
+def _share(root: Path, folders: Sequence[Path], spec: TableSpec) -> None:
+    group = None if spec.group is None else group_id(spec.group)
+    if group is not None and not let_in(root, group):
+        msg = f"warehouse {root} cannot be entered by members of group {spec.group}"
+        raise InputError(msg, f"let them: chgrp {spec.group}, or chmod o+x")
+    for folder in folders:
+        share(folder, group)
 
 
 def alter_table(snapshot: Snapshot, changes: Mapping[str, str], new_column: Column | None, now_ms: int) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import ANY_SLOT, CellFile
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
-from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 from ebb.warehouse.store.paths import inside
 from ebb.warehouse.table.log import Action, add_action, remove_action
@@ -54,7 +53,11 @@ def live_files(delta: DeltaTable) -> tuple[CellFile, ...]:
     if not actions.num_rows:
         return ()
     names = ("path", "partition._g", "partition._e", "size_bytes", "num_records", "modification_time")
-    columns = [actions.column(name).to_pylist() for name in (*names, *(f"{end}.{slot}" for end, slot in _SLOTS))]
+    there = set(actions.schema.names)  # what no file has statistics of is left out
+    columns: list[list[Any]] = [
+        actions.column(name).to_pylist() if name in there else [None] * actions.num_rows
+        for name in (*names, *(f"{end}.{slot}" for end, slot in _SLOTS))
+    ]
     columns[5] = [moment if isinstance(moment, int) else int(moment.timestamp() * 1000) for moment in columns[5]]
     return tuple(_file(*row) for row in zip(*columns, strict=True))
 
@@ -63,22 +66,19 @@ def file_of_add(add: Mapping[str, Any]) -> CellFile:
     """Return the file that one action adds."""
     cell, statistics = add["partitionValues"], json.loads(add.get("stats") or "{}")
     slots = (statistics.get(f"{end}Values", {}).get(slot) for end, slot in _SLOTS)
-    records = statistics.get("numRecords", 0)
+    records = statistics.get("numRecords")
     return _file(add["path"], cell["_g"], cell["_e"], add["size"], records, add["modificationTime"], *slots)
 
 
-def _file(path: str, group: Any, cohort: Any, size: int, records: int, added_ms: int, *slots: Any) -> CellFile:
-    path = inside(path)
-    if None in slots:
-        raise CorruptionError(
-            "the log has no slots for a file", path, "another tool wrote to this table; restore its log"
-        )
-    min_ins, max_ins, min_exp, max_exp = slots
+def _file(path: str, group: Any, cohort: Any, size: int, records: int | None, added_ms: int, *slots: Any) -> CellFile:
+    """Return a file; one that another tool added may lack a cell (no record belongs there) or statistics."""
+    is_known = None not in (records, *slots)
+    min_ins, max_ins, min_exp, max_exp = slots if is_known else ANY_SLOT * 2
     return CellFile(
-        path=path,
-        cell=Cell(int(group), int(cohort)),
+        path=inside(path),
+        cell=Cell(-1 if group is None else int(group), -1 if cohort is None else int(cohort)),
         size_bytes=size,
-        records=records,
+        records=records if is_known and records is not None else 0,
         min_ins=min_ins,
         max_ins=max_ins,
         min_exp=min_exp,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import names_in, remove_file
+from ebb.warehouse.store.modes import fit_files
 from ebb.warehouse.store.paths import LOG
 from ebb.warehouse.table.log import LogEntry
 
@@ -32,6 +33,7 @@ def checkpoint_if_due(folder: Path, version: int) -> bool:
 
     try:
         DeltaTable(folder, version=version).create_checkpoint()
+        fit_files(folder / LOG, [name for name in names_in(folder / LOG) if "checkpoint" in name])
     except (DeltaError, OSError) as error:
         what, step = f"the checkpoint of version {version} cannot be written", "the next commit tries again"
         raise disk_error(error, what, note="nothing is lost", step=step) from error

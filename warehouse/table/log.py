@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -41,6 +42,7 @@ _OPERATIONS = {
     "seal": "OPTIMIZE",
     "purge": "REORG",
     "erase": "VACUUM END",
+    "adopt": "OPTIMIZE",
 }
 
 Action = dict[str, Any]
@@ -130,6 +132,12 @@ class LogEntry:
     removed: tuple[str, ...]
     bytes_removed: int
     changes_table: bool  # whether it says how the table looks, and not only which files it has
+
+    @property
+    def committed(self) -> str:
+        """Return when the commit was made, as text."""
+        moment = datetime.fromtimestamp(self.timestamp_ms / 1000, tz=timezone.utc)
+        return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
     @property
     def id(self) -> str | None:

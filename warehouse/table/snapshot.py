@@ -16,6 +16,7 @@ from typing import Any
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
 from ebb.index.errors import CorruptionError, UnknownTableError
+from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
@@ -35,6 +36,14 @@ from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, remove
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
+from ebb.warehouse.table.foreign import (
+    check_layout,
+    check_protocol,
+    check_slots,
+    entries_of_others,
+    foreign_commits,
+    warn_reader,
+)
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import TableSpec
 from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
@@ -85,14 +94,20 @@ class Table:
             return self.log.is_dir()
 
     @contextmanager
-    def lock(self, *, wait: float = 0.0) -> Iterator[Lock]:
-        """Be the one writer of the table, waiting for another at most ``wait`` seconds."""
+    def lock(self, *, wait: float = 0.0, is_foreign_fine: bool = False) -> Iterator[Lock]:
+        """Be the one writer of the table, waiting for another at most ``wait`` seconds.
+
+        Raises ForeignCommitError if another tool has written to the table, unless that is said to be fine: here, because
+        nobody writes without the lock.
+        """
         self._check_present()  # dropped meanwhile: no folder of its name may come back
         with ExitStack() as held:
             try:
                 lock = held.enter_context(locked(self.hidden / LOCK, f"table {self.name}", wait=wait))
             finally:
                 self._check_present()
+            if not is_foreign_fine:
+                self.snapshot().check_own()
             yield lock
 
     def _check_present(self) -> None:
@@ -138,6 +153,7 @@ class Table:
         if delta is None:
             raise UnknownTableError(self.name, self.root, hint="list_tables")
         with delta_errors(what, self.folder):
+            check_protocol(self.name, delta)
             schema, about, files = delta.schema().to_json(), delta.metadata(), live_files(delta)
         metadata = {
             "id": str(about.id),
@@ -152,6 +168,11 @@ class Table:
         spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
         version = delta.version()
         ledger, state = read_ledger(self.states, self.log, version)
+        others = entries_of_others(self.log, version)
+        check_layout(self.name, self.folder, others, about.configuration)
+        foreign = foreign_commits(others)
+        if not foreign:
+            check_slots(files)
         return Snapshot(
             table=self,
             spec=spec,
@@ -160,6 +181,7 @@ class Table:
             ledger=ledger,
             state=state,
             metadata=metadata,
+            foreign=foreign,
             mark=self._mark(version),
         )
 
@@ -205,6 +227,7 @@ class Snapshot:
     ledger: Ledger
     state: State | None  # of the ledger, which the next commit builds on
     metadata: Mapping[str, Any]  # as Delta keeps it
+    foreign: tuple[ForeignCommit, ...] = ()  # what other tools did since the last commit of Ebb, the oldest first
     mark: tuple[int, int] | None = None  # of its log entry
     _removals: list[Removal] | None = field(default=None, compare=False, repr=False)  # None: not read yet
 
@@ -213,18 +236,29 @@ class Snapshot:
         """Return what tells the table from another one of the same name."""
         return str(self.metadata["id"])
 
+    def check_own(self) -> None:
+        """Refuse a table that another tool has written to: the ledger no longer counts what is there."""
+        if self.foreign:
+            raise refusal(self.table.name, self.foreign)
+
+    def warn_reader(self) -> None:
+        """Warn a reader of a table that another tool has written to."""
+        warn_reader(self.table.name, self.foreign)
+
     def removals(self) -> Sequence[Removal]:
         """Return what was removed from the table and not erased yet, the oldest first."""
         if self._removals is not None:
             return self._removals
         recent: list[Removal] = []
         slot = self.ledger.clock
+        exposed: dict[str, int] = {}  # in what other tools removed, as adoptions tell
         for entry in self.table.entries(self.version):
             if entry.version <= self.ledger.erased_version:
                 break
             slot = entry.ebb.get("slot", slot)  # another tool's commit counts as made with the one that followed it
+            exposed.update(entry.ebb.get("exposed", {}))
             if entry.removed:
-                recent.append(_removal(entry, slot))
+                recent.append(_removal(entry, slot, exposed.get(str(entry.version))))
         recent.reverse()
         object.__setattr__(self, "_removals", recent)  # a cache: what it says cannot change
         return recent
@@ -241,8 +275,9 @@ class Snapshot:
 
     def _followed(self, entry: LogEntry, ledger: Ledger, state: State | None) -> Snapshot:
         gone, added_files = set(entry.removed), tuple(file_of_add(add) for add in entry.adds)
+        check_slots(added_files)
         files = tuple(file for file in self.files if file.path not in gone) if gone else self.files
-        known = self._removals
+        known = None if self.foreign else self._removals  # an adoption tells more about what others removed
         if known is not None:
             known = [removal for removal in known if removal.version > ledger.erased_version]
             known += [_removal(entry, entry.ebb.get("slot"))] if gone else []
@@ -252,6 +287,7 @@ class Snapshot:
             files=(*files, *added_files),
             ledger=ledger,
             state=state,
+            foreign=(),
             mark=self.table._mark(entry.version),
             _removals=known,
         )
@@ -279,6 +315,8 @@ class Snapshot:
         self._append([{"metaData": dict(metadata)}], Change(clock=self.ledger.clock), report, now_ms)
 
     def _append(self, actions: Sequence[Action], change: Change, report: Mapping[str, Any], now_ms: int) -> Snapshot:
+        if report["op"] != "adopt":
+            self.check_own()
         id, ledger, state = new_id(), self.ledger.advanced(change), self.state
         if self._wants_state(change):
             # Before the commit that names it; without it the commit builds on the state before.
@@ -302,12 +340,12 @@ class Snapshot:
         return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES
 
 
-def _removal(entry: LogEntry, slot: int | None) -> Removal:
+def _removal(entry: LogEntry, slot: int | None, exposed_since: int | None = None) -> Removal:
     return Removal(
         version=entry.version,
         committed_ms=entry.timestamp_ms,
         slot=slot,
         paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
         size_bytes=entry.bytes_removed,
-        exposed_since=entry.ebb.get("exposed_since"),
+        exposed_since=entry.ebb.get("exposed_since", exposed_since),
     )

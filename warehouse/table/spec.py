@@ -19,9 +19,20 @@ from ebb.index.ledger import remembered_ticks
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
-__all__ = ["FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
+__all__ = ["ALTERABLE", "FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
 
 FORMAT_VERSION = 1
+# The properties that may change in the life of a table; all others are its layout.
+ALTERABLE = {
+    "ebb.deletionBound",
+    "ebb.quarantineTime",
+    "ebb.logRetention",
+    "ebb.landing",
+    "ebb.group",
+    "ebb.label",
+    "ebb.remember",
+    "ebb.inputs",
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _MARKS = ("_reason", "_column", "_raw", "_file", "_line", "_over", "_fault", "_h1", "_h2", "_f1", "_f2")
 _RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, *_MARKS}
@@ -73,6 +84,7 @@ class TableSpec:
     quarantine_time: int  # how long quarantined records are kept, same unit
     log_retention: int  # how long commits are kept in the log, same unit
     landing: str | None = None  # the folder `ebb run` takes batches from
+    group: str | None = None  # whose members may read the table's files; the folders' modes say so too
     label: str = "end"  # which moment of its tick the name of a landed file says: its end, or its start
     remember: int | None = None  # how long batches and files are recognised when they come again; None: the span
     inserted_as: str | None = None  # the expression that makes the insertion time; None: batches bring it
@@ -135,6 +147,7 @@ class TableSpec:
             "ebb.quarantineTime": str(self.quarantine_time),
             "ebb.logRetention": str(self.log_retention),
             "ebb.landing": self.landing or "",
+            "ebb.group": self.group or "",
             "ebb.label": self.label,
             "ebb.remember": "" if self.remember is None else str(self.remember),
             "ebb.insertedAs": self.inserted_as or "",
@@ -189,6 +202,7 @@ class TableSpec:
             quarantine_time=int(values["ebb.quarantineTime"]),
             log_retention=int(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
+            group=values.get("ebb.group") or None,
             label=values.get("ebb.label") or "end",
             remember=int(values["ebb.remember"]) if values.get("ebb.remember") else None,
             inserted_as=values.get("ebb.insertedAs") or None,

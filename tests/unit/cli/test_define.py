@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import grp
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,12 @@ from tests.unit.cli.conftest import DECLARED, SCHEMA, TIMES
 
 _DECLARATION = {
     "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
-    "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "label", "remember", "inserted_as", "expires_as", "inputs",
+    "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
+    "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
+    "quarantine_time_seconds", "log_retention_seconds",
+    "group", "label", "remember", "remember_seconds", "inserted_as", "expires_as", "inputs",
 }  # fmt: skip
+GROUP = grp.getgrgid(os.getegid()).gr_name
 
 
 def test_create_says_where_the_table_is_and_why_it_is_laid_out_so(ebb: Command) -> None:
@@ -196,3 +202,19 @@ def test_a_landing_folder_that_cannot_be_one_is_refused(with_table: Command) -> 
     assert "cannot be a folder" in with_table.wrong("alter", "t", "--landing", "file", code=1)
     assert "cannot be a folder" in with_table.wrong("create", "u", *DECLARED, "--landing", "file/below", code=1)
     assert "is not Unicode" in with_table.wrong("alter", "t", "--landing", "\udcff", code=2)
+
+
+@pytest.mark.parametrize("name", ["no such group", "nul\0", "\udcff", "-1"])
+def test_a_group_that_is_not_there_is_refused(ebb: Command, name: str) -> None:
+    assert "there is no group" in ebb.wrong("create", "t", *DECLARED, f"--group={name}", code=2)
+    assert "there is no group" in ebb.wrong("create", "t", *DECLARED, f"--group={name}", "--dry-run", code=2)
+    ebb.right("create", "t", *DECLARED)
+    assert "there is no group" in ebb.wrong("alter", "t", f"--group={name}", code=2)
+
+
+def test_commands_take_a_group(ebb: Command) -> None:
+    told = ebb.right("create", "t", *DECLARED, "--group", GROUP, "--json").json
+    assert told["group"] == GROUP
+    assert ebb.right("alter", "t", "--group", "").out == f"group: {GROUP} → none\n"
+    assert ebb.right("alter", "t", "--group", GROUP).out == f"group: none → {GROUP}\n"
+    assert ebb.right("status", "t", "--json").json["group"] == GROUP

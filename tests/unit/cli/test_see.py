@@ -1,7 +1,16 @@
 from __future__ import annotations
 
+import re
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pyarrow as pa
 import pytest
 
+from ebb import Warehouse
+from ebb.cli.main import main
+from ebb.cli.output import render
+from tests.foreign import planted
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
@@ -10,11 +19,14 @@ _STATUS = {
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "label", "remember", "inserted_as", "expires_as", "inputs", "folder", "version", "clock",
     "clock_time", "ticks_behind", "next_due", "live_records", "stored_records", "files", "bytes",
     "files_waiting_for_erase", "expired_files_on_disk", "oldest_expired_age", "deletion_bound_kept", "filling_group",
-    "next_cohort", "cells", "last_update",
+    "next_cohort", "cells", "last_update", "foreign_commits", "uncounted_files", "group", "oldest_expired_age_seconds",
+    "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
+    "quarantine_time_seconds", "log_retention_seconds",
 }  # fmt: skip
 
 
 def test_status_of_an_empty_warehouse_says_how_to_begin(ebb: Command) -> None:
+    ebb.root.mkdir()
     assert ebb.right("status").out == f"no tables in {ebb.root}; create one with ebb create, see ebb create --help\n"
     assert ebb.right("status", "--json").json == {"warehouse": str(ebb.root), "tables": []}
 
@@ -91,3 +103,108 @@ def test_a_table_whose_log_is_broken_does_not_hide_the_others(with_table: Comman
     assert "broken" in shown.err
     assert [table["name"] for table in told.json["tables"]] == ["t", "broken"]
     assert "error" in told.json["tables"][1]
+
+
+def test_a_warehouse_that_was_named_and_is_not_there_is_an_error(
+    ebb: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt name looked like a warehouse without tables."""
+    line = "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first"
+    for arguments in ((), ("--json",), ("--check",)):
+        assert ebb.wrong("status", *arguments, code=1) == f"there is no warehouse {ebb.root}; {line}"
+
+    assert main(["status"]) == 0  # the default, which is made by the first table
+    assert capsys.readouterr().out.startswith("no tables in warehouse-data; create one with ebb create")
+    monkeypatch.setenv("EBB_WAREHOUSE", "elsewhere")
+    assert main(["status"]) == 1
+    assert capsys.readouterr().err == f"ebb: there is no warehouse elsewhere; {line}\n"
+    monkeypatch.delenv("EBB_WAREHOUSE")
+    Path("ebb.toml").write_text('warehouse = "there"\n', encoding="utf-8")
+    assert main(["status"]) == 1
+    assert capsys.readouterr().err.startswith("ebb: there is no warehouse there; ")
+
+
+def test_durations_are_seconds_beside_their_text(ebb: Command) -> None:
+    times = ("--schema", "k STRING, a TIMESTAMP, b TIMESTAMP", "--key", "k", "--inserted", "a", "--expires", "b")
+    declared = ("--tick", "5m", "--span", "2h", "--log-retention", "3d")
+    seconds = {
+        "tick_seconds": 300, "span_seconds": 7200, "deletion_bound_seconds": 1800, "reader_time_seconds": 300,
+        "quarantine_time_seconds": 1800, "log_retention_seconds": 259200,
+    }  # fmt: skip
+
+    created = ebb.right("create", "t", *times, *declared, "--json").json
+    altered = ebb.right("alter", "t", "--landing", "x", "--json").json
+    status = ebb.right("status", "t", "--json").json
+
+    for told in (created, altered, status):
+        assert {name: told[name] for name in seconds} == seconds
+        assert told["tick"] == "5m"
+    assert status["oldest_expired_age_seconds"] is None
+    history = ebb.right("history", "t", "--json").json
+    assert (history["log_retention"], history["log_retention_seconds"]) == ("3d", 259200)
+    assert ebb.right("alter", "t", "--deletion-bound", "40m").out == "deletion bound: 30m → 40m\n"
+
+
+def test_integers_have_no_seconds(with_table: Command) -> None:
+    told = with_table.right("status", "t", "--json").json
+
+    assert [name for name in told if name.endswith("_seconds")]
+    assert {told[name] for name in told if name.endswith("_seconds")} == {None}
+
+
+def test_a_check_fails_if_a_bound_is_broken(ebb: Command) -> None:
+    times = ("--schema", "k STRING, a TIMESTAMP, b TIMESTAMP", "--key", "k", "--inserted", "a", "--expires", "b")
+    ebb.right("create", "t", *times, "--tick", "1s", "--span", "6s", "--reader-time", "1s")
+    now = datetime.now(timezone.utc) - timedelta(seconds=30)
+    batch = pa.table({"k": ["x"], "a": [now - timedelta(seconds=1)], "b": [now + timedelta(seconds=3)]})
+    table = Warehouse.open(ebb.root).table("t")
+    table.update(batch.cast(pa.schema([("k", pa.string()), *((n, pa.timestamp("us", "UTC")) for n in "ab")])), at=now)
+    entry = max((ebb.root / "t" / "_delta_log").glob("*.json"))  # as if that had been a minute ago
+    text = re.sub(r'"modificationTime":\d+', '"modificationTime":1', entry.read_text(encoding="utf-8"))
+    entry.write_text(text, encoding="utf-8")
+
+    assert ebb.right("status", "t").out.count("BROKEN") == 1
+    told = ebb.right("status", "t", "--json").json
+    assert told["oldest_expired_age_seconds"] > told["deletion_bound_seconds"]
+    for arguments in (("t", "--check"), ("--check",), ("--check", "--json")):
+        failed = ebb("status", *arguments)
+        assert failed.code == 1
+        assert failed.out
+        assert failed.err.startswith(
+            "ebb: table t breaks its deletion bound: the oldest expired byte has been on disk for "
+        )
+        assert failed.err.endswith("; run ebb update t; or ebb purge t, then ebb erase t after the grace period\n")
+
+
+def test_a_check_fails_if_another_tool_has_written_or_a_table_cannot_be_read(with_table: Command) -> None:
+    assert with_table.right("status", "--check").out == with_table.right("status").out
+    with_table.right("update", "t", "--at", "1")
+    table = Warehouse.open(with_table.root).table("t")
+    planted(table, {"remove": {"path": "x", "dataChange": True, "size": 1}}, operation="DELETE")
+
+    assert "t: 1 commit of other tools, see ebb status t" in with_table.right("status").out.splitlines()
+    failed = with_table("status", "--check")
+    assert (failed.code, failed.err.count("\n")) == (1, 1)
+    assert failed.err.startswith("ebb: table t was changed by another tool: DELETE in version 2; run ebb adopt t")
+    assert with_table("status", "t", "--check").err == failed.err
+    shown = with_table.right("status", "t").out
+    assert "DELETE in version 2, 1970-01-01T00:00:00Z: files +0 −1. Nothing is written before ebb adopt t" in shown
+    (told,) = with_table.right("status", "t", "--json").json["foreign_commits"]
+    assert told == {
+        "version": 2, "operation": "DELETE", "committed": "1970-01-01T00:00:00Z", "files_added": 0, "files_removed": 1,
+    }  # fmt: skip
+
+    assert with_table.right("adopt", "t", "--dry-run").out.startswith(
+        "t: 1 commit would be adopted (DELETE in version 2)"
+    )
+    adopted = with_table.right("adopt", "t", "--json").json
+    assert (adopted["version"], adopted["commits"], adopted["dry_run"]) == (3, [told], False)
+    assert with_table.right("adopt", "t").out == "t: nothing to adopt: every commit is Ebb's own\n"
+    assert with_table.right("history", "t", "--json").json["commits"][0]["adopted_versions"] == [2]
+    (with_table.root / "t" / "_delta_log" / f"{3:020}.json").write_text("{", encoding="utf-8")
+    assert with_table("status", "--check").code == 1
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 cells"), (1, "1 cell"), (2, "2 cells"), (1234, "1,234 cells")])
+def test_one_is_not_several(count: int, text: str) -> None:
+    assert render.counted(count, "cell") == text

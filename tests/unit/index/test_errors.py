@@ -10,17 +10,20 @@ import pytest
 
 from ebb.index import errors
 from ebb.index.errors import (
+    AdoptionError,
     AppliedSlotError,
     BadFilesError,
     ConflictError,
     CorruptionError,
     EngineError,
+    ForeignCommitError,
     InDoubtError,
     InputError,
     JumpError,
     LockedError,
     NotDueError,
     OverDeletionError,
+    ProtocolError,
     RetryError,
     SchemaDriftError,
     TableExistsError,
@@ -77,6 +80,30 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         "another commit was made to table t after version 9 was read; nothing was changed, try again",
     ),
     (UpgradeError("t", 2, 1), "table t has format version 2 and this Ebb knows 1; upgrade Ebb"),
+    (
+        ForeignCommitError("t", 7, "DELETE", 0),
+        "table t was changed by another tool: DELETE in version 7; adopt what it did, or restore the table from a backup",
+    ),
+    (
+        ForeignCommitError("t", 7, "DELETE", 1),
+        "table t was changed by another tool: DELETE in version 7 and 1 more commit; adopt what it did, or restore the table from a backup",
+    ),
+    (
+        AdoptionError("t", "a/b.parquet", "a record has no slot", 0),
+        "what another tool did to table t cannot be adopted: a/b.parquet: a record has no slot; nothing was changed; restore the table from a backup",
+    ),
+    (
+        AdoptionError("t", "a/b.parquet", "a record has no slot", 2),
+        "what another tool did to table t cannot be adopted: a/b.parquet: a record has no slot, and 2 more files; nothing was changed; restore the table from a backup",
+    ),
+    (
+        ProtocolError("t", 3, 7, ["deletionVectors"]),
+        "table t needs reader 3 and writer 7 of Delta's protocol (deletionVectors), and Ebb knows 1 and 2; take it back with the tool that raised it, or restore the table from a backup",
+    ),
+    (
+        ProtocolError("t", 2, 5, []),
+        "table t needs reader 2 and writer 5 of Delta's protocol, and Ebb knows 1 and 2; take it back with the tool that raised it, or restore the table from a backup",
+    ),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
     (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
     (

@@ -1,0 +1,119 @@
+"""Adopting what another tool did to a table: checked, counted anew, brought into shape, and recorded in one commit.
+
+Until then writers refuse the table, because the ledger no longer counts what is there. What does not fit is refused with
+its reason, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ebb.index.cellfile import CellFile
+from ebb.index.errors import AdoptionError
+from ebb.index.foreign import ForeignCommit
+from ebb.index.ledger import Change
+from ebb.maintenance.carry_out import carry_out
+from ebb.maintenance.context import Context
+from ebb.maintenance.inspect.exposure import exposed_by_others
+from ebb.maintenance.plan.adopt import correction, plan_adoption
+from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.erase import exposed_since
+from ebb.warehouse.table.snapshot import Snapshot, Table
+
+__all__ = ["Adoption", "adopt"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What was adopted, or would be; without commits there was nothing to adopt."""
+
+    op: str = "adopt"
+    commits: tuple[ForeignCommit, ...] = ()
+    slot: int | None = None
+    live_before: int = 0  # records, as the ledger had them
+    live: int = 0  # records, as they were counted
+    cells_touched: int = 0
+    files_removed: int = 0
+    files_added: int = 0
+    bytes_written: int = 0
+    exposed_since: int | None = None  # since when the oldest expired record in the removed files has been due to go
+    seconds: float = 0.0
+    version: int
+    dry_run: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def entry(self) -> Mapping[str, Any]:
+        """Return what the commit says about itself."""
+        names = (
+            "op", "slot", "live_before", "live", "cells_touched", "files_removed", "files_added", "bytes_written",
+            "exposed_since", "seconds",
+        )  # fmt: skip
+        return {
+            **{name: getattr(self, name) for name in names},
+            "adopted_versions": [commit.version for commit in self.commits],
+            "adopted_operations": [commit.operation for commit in self.commits],
+        }
+
+
+def adopt(table: Table, context: Context) -> Adoption:
+    """Make what other tools did since the last commit of Ebb part of the table, in one commit."""
+    with table.lock(wait=context.wait, is_foreign_fine=True):
+        started = time.monotonic()
+        snapshot = table.snapshot()
+        clock, known = snapshot.ledger.clock, snapshot.ledger.live_records
+        nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
+        if not snapshot.foreign:
+            return nothing
+        context.progress("looking into the files")
+        plan, counted = _planned(snapshot)
+        planned = replace(
+            nothing,
+            commits=snapshot.foreign,
+            live=sum(counted.values()),
+            cells_touched=len(plan.cells_touched),
+            files_removed=len(plan.removes),
+            files_added=len(plan.rewrites),
+            exposed_since=exposed_since(plan.removes, snapshot.spec.timeline, clock=clock or 0),
+        )
+        if context.dry_run:
+            return planned
+
+        def written(adds: Sequence[CellFile]) -> Adoption:
+            size_bytes, seconds = sum(f.size_bytes for f in adds), round(time.monotonic() - started, 3)
+            return replace(planned, files_added=len(adds), bytes_written=size_bytes, seconds=seconds)
+
+        others = {str(version): since for version, since in exposed_by_others(snapshot).items()}
+        done = carry_out(
+            snapshot,
+            plan,
+            context,
+            clock=clock or 0,
+            change=Change(clock=clock, arrivals=correction(counted, snapshot.ledger.live)),
+            data_change=False,
+            report=lambda adds: {**written(adds).entry(), "exposed": others},
+        )
+        return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
+
+
+def _planned(snapshot: Snapshot) -> tuple[Plan, Counter[int]]:
+    """Look into every live file; return what has to be done to them, and how many live records expire in each slot."""
+    from ebb.warehouse.examine import examine, is_ours
+
+    entries = [snapshot.table.entry(commit.version) for commit in snapshot.foreign]
+    added = {path for entry in entries if entry is not None for path in entry.added}
+    strange = {file.path for file in snapshot.files if not is_ours(file.path) or not file.has_slots}
+    files = examine(snapshot, snapshot.files, strange | added)
+    misfits = [found for found in files if found.problem]
+    if misfits:
+        first = misfits[0]
+        raise AdoptionError(snapshot.table.name, first.file.path, first.problem, len(misfits) - 1)
+    clock = snapshot.ledger.clock or 0
+    counted: Counter[int] = Counter()
+    for found in files:
+        counted.update({slot: count for slot, count in found.expirations.items() if slot > clock})
+    live = [found.file for found in files]
+    return plan_adoption(snapshot.spec.grid, clock=clock, live=live, strange=strange, returned=added), counted
