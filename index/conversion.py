@@ -102,9 +102,10 @@ def _number(value: Any, kind: ScalarType) -> Any:
         raise TypeError(value)
     if kind.is_floating:
         return _floating(value, kind.name)
-    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    if not kind.is_integer:
-        return exact_decimal(exact, kind.digits, kind.scale)
+    if not kind.is_integer:  # a decimal is what a float shows, not what it is to the last bit
+        shown = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        return exact_decimal(shown, kind.digits, kind.scale)
+    exact = Decimal(value)
     low, high = kind.limits
     if not low <= exact <= high or exact != exact.to_integral_value():
         raise ValueError(value)

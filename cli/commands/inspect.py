@@ -173,6 +173,7 @@ def history(
     ctx: typer.Context,
     name: Name,
     limit: Annotated[int | None, limit_option("Show at most N commits.")] = None,
+    phases: Annotated[bool, typer.Option("--phases", help="Show what took how long before each commit.")] = False,
     json: Json = False,
 ) -> None:
     """List the commits of a table, newest first, as far back as the log goes."""
@@ -187,7 +188,13 @@ def history(
     def number(value: int | None) -> str:
         return "" if value is None else f"{value:,}"
 
-    text = [
+    if phases:
+        took = [(c, ", ".join(f"{name} {seconds:.2f}" for name, seconds in (c.phases or {}).items())) for c in commits]
+        rows = [(c.version, c.op, c.time, "" if c.seconds is None else f"{c.seconds:.2f}", text) for c, text in took]
+        header = ("version", "op", "slot time", "seconds", "of which")
+        render.lines(render.table_text(rows, header, right=(0, 3)))
+        return
+    shown = [
         (
             c.version, c.committed, c.op, c.time, number(c.admitted), number(c.expired),
             number(c.cells_touched) if c.cells_bound is None else f"{c.cells_touched}/{c.cells_bound}",
@@ -197,7 +204,7 @@ def history(
         for c in commits
     ]  # fmt: skip
     header = ("version", "committed", "op", "slot time", "admitted", "expired", "cells", "files", "written", "seconds")
-    lines = render.table_text(text, header, right=(0, 4, 5, 6, 7, 8, 9))
+    lines = render.table_text(shown, header, right=(0, 4, 5, 6, 7, 8, 9))
     if oldest:
         lines.append(f"(the log goes back to version {oldest:,}; older commits left it after the log retention)")
     render.lines(lines)

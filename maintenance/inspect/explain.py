@@ -117,6 +117,8 @@ def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bo
         f"rewrites {counted(len(plan.rewrites), 'cell')} ({counted(sum(r.size_bytes for r in plan.rewrites), 'byte')} to read)",
         f"touches at most {grid.cells_bound(slot - 1, slot)} of {counted(grid.groups.count * grid.cohorts.count, 'cell')} in one commit",
     ]
+    made = ((spec.inserted, spec.inserted_as), (spec.expires, spec.expires_as))
+    lines += [f"computes {column} of its records: {expression}" for column, expression in made if expression]
     if seals:
         merged = plan_seal(grid, clock=slot, live=snapshot.files)
         lines.append(

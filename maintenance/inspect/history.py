@@ -35,9 +35,12 @@ class Commit:
     live_before: int | None = None  # an adoption: what the ledger had counted
     adopted_versions: tuple[int, ...] | None = None  # an adoption: the commits of other tools
     adopted_operations: tuple[str, ...] | None = None
+    repeated: int | None = None  # records that were left out because they had been applied before
+    repeated_of: int | None = None
     cells_touched: int | None = None
     cells_bound: int | None = None
     seconds: float | None = None
+    phases: Mapping[str, float] | None = None  # what took how many of them, up to the commit
     exposed_since: int | None = None  # since when the oldest expired record in the removed files had been due to go
     erased_version: int | None = None  # before it, what commits up to this one had removed was erased
     erased_files: int | None = None

@@ -17,7 +17,7 @@ from ebb.warehouse.parquet.arrow import arrow_type
 from ebb.warehouse.read.mask import mask
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["computed"]
+__all__ = ["computed", "evaluated"]
 
 _FAR = 9.2e18  # beyond this, numbers do not fit 64 bits
 _SECOND_US = 1_000_000
@@ -29,7 +29,7 @@ Values = tuple[Any, Any]  # integers, and which of them are null
 def computed(table: pa.Table, spec: TableSpec, slot: int) -> pa.Table:
     """Return received records with the times that the table computes; the insertion time first."""
     for name, expression in spec.computed:
-        values, missing = _Evaluation(table, spec, spec.timeline.end_of(slot)).of(expression)
+        values, missing = evaluated(expression, table, spec, slot)
         column = spec.column(name)
         numbers = pa.array(values, mask=missing)
         if column.type == "date":
@@ -40,6 +40,11 @@ def computed(table: pa.Table, spec: TableSpec, slot: int) -> pa.Table:
         place = table.column_names.index(name)
         table = table.set_column(place, name, numbers.cast(arrow_type(column)))
     return table
+
+
+def evaluated(expression: Expression, table: pa.Table, spec: TableSpec, slot: int) -> Values:
+    """Return the value of an expression for each record."""
+    return _Evaluation(table, spec, spec.timeline.end_of(slot)).of(expression)
 
 
 class _Evaluation:

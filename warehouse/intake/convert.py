@@ -6,7 +6,9 @@ through Arrow at once, those that it cannot tell for sure one by one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,8 @@ def _short(array: pa.Array) -> pa.Array:
 def convert_values(values: Sequence[Any], column: Column) -> Converted:
     """Return Python values, as JSON has them, as a column holds them."""
     kinds = set(map(type, values)) - {type(None)}
+    if column.is_floating and Decimal in kinds and kinds <= {int, float, Decimal}:
+        return _floats(values, column)
     source = _SOURCES.get(next(iter(kinds))) if len(kinds) == 1 else None
     if source is not None:
         try:
@@ -60,6 +64,17 @@ def convert_values(values: Sequence[Any], column: Column) -> Converted:
         except (pa.ArrowException, OverflowError, UnicodeError):
             pass  # numbers of too many digits, or halves of characters
     return _one_by_one(values, column, arrow_type(column)) if kinds else convert(pa.nulls(len(values)), column)
+
+
+def _floats(values: Sequence[Any], column: Column) -> Converted:
+    """Return numbers of which some have kept their digits."""
+    try:
+        numbers = [None if value is None else float(value) for value in values]
+    except OverflowError:
+        numbers = [math.inf]
+    if any(map(math.isinf, (number for number in numbers if number is not None))):
+        return _one_by_one(values, column, arrow_type(column))
+    return convert(pa.array(numbers, pa.float64()), column)
 
 
 _SOURCES: dict[type, pa.DataType] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -209,14 +224,20 @@ def _from_values(array: pa.Array, column: Column, target: pa.DataType) -> Conver
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if scalar is not None and scalar.is_floating and is_number:
         try:
-            numbers = array.cast(pa.float64(), safe=False)
+            whole = array.cast(pa.string()) if pa.types.is_decimal(kind) else array  # else not always the nearest
+            numbers = whole.cast(pa.float64(), safe=False)
             return _no_new_infinities(numbers, numbers.cast(target, safe=False)), None
         except pa.ArrowInvalid:
             return _slowly(array, column, target)
-    if pa.types.is_floating(kind) and scalar is not None and not scalar.is_integer:
-        return _slowly(array, column, target)  # a decimal is what a number shows, not what it is to the last bit
-    is_same = column.type == "binary" or (scalar is not None and is_number) or pa.types.is_date(kind)
-    if is_same or pa.types.is_nested(kind):
+    if pa.types.is_floating(kind) and not (scalar is not None and scalar.is_integer):
+        return _slowly(array, column, target)
+    is_alike = (
+        (is_number and scalar is not None and scalar.is_exact_number)
+        or (column.type == "binary" and not pa.types.is_primitive(kind))
+        or (pa.types.is_date(kind) and column.type == "timestamp")
+        or (pa.types.is_nested(kind) and scalar is None)
+    )
+    if is_alike:
         try:
             return array.cast(target), None
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

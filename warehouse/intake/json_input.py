@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -89,10 +89,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _decoder(schema: InputSchema) -> Callable[[str], Any]:
-    """Return what reads one value; digits of numbers are kept where a column counts them."""
-    is_exact = any("decimal" in column.type or "array<" in column.type for column in schema.columns)
-    return json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal if is_exact else None).decode
+# Numbers keep their digits: what they are for a column is decided by the rule for text.
+_decode = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal).decode
 
 
 def _records(
@@ -101,7 +99,7 @@ def _records(
     schema: InputSchema,
     file: int,
 ) -> Iterator[pa.Table]:
-    decode, rules = _decoder(schema), schema.rules
+    rules = schema.rules
     known = {column.name for column in schema.columns if column.name not in schema.computed}
     found, numbers, refused = list[Mapping[str, Any]](), list[int](), list[Unread]()
     for number, text, line in lines:
@@ -109,7 +107,7 @@ def _records(
             refused.append(Unread("it is not UTF-8", line.decode(errors="backslashreplace"), number))
             continue
         try:
-            value = decode(text)
+            value = _decode(text)
             record = _renamed(value, rules.rename) if rules.rename and isinstance(value, dict) else value
         except _TwiceError:
             refused.append(Unread("a field stands there twice", text, number))

@@ -21,7 +21,7 @@ _STATUS = {
     "files_waiting_for_erase", "expired_files_on_disk", "oldest_expired_age", "deletion_bound_kept", "filling_group",
     "next_cohort", "cells", "last_update", "foreign_commits", "uncounted_files", "group", "oldest_expired_age_seconds",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
-    "quarantine_time_seconds", "log_retention_seconds",
+    "quarantine_time_seconds", "log_retention_seconds", "remember_seconds",
 }  # fmt: skip
 
 

@@ -1,0 +1,114 @@
+"""Refused records: shown with where they stand, written out, applied again, removed (F5, F15, B12)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.command import Command
+from tests.unit.cli.conftest import DECLARED
+
+LINES = ["id,key,inserted,expires,pay", "1,a,5,9,x", "2,b,9,12,x", "3,,5,9,x", "four,d,5,9,x", "5,e,5"]
+
+
+@pytest.fixture
+def refused(ebb: Command, tmp_path: Path) -> Command:
+    ebb.right("create", "t", *DECLARED, "--quarantine-time", 20)
+    (tmp_path / "b.csv").write_text("\n".join(LINES) + "\n")
+    result = ebb("update", "t", tmp_path / "b.csv", "--at", 5, "--engine", "direct")
+    assert result.code == 0
+    return ebb
+
+
+def counts(command: Command) -> dict[str, int]:
+    reasons: dict[str, int] = command.right("quarantine", "t", "--json").json["reasons"]
+    return reasons
+
+
+def test_a_batch_of_which_most_is_refused_warns(refused: Command) -> None:
+    shown = refused.right("history", "t", "--json", "--limit", 1).json["commits"][0]
+    assert (shown["received"], shown["quarantined"]) == (5, 4)
+
+
+def test_where_a_record_stands_is_shown(refused: Command) -> None:
+    text = refused.right("quarantine", "t").out
+
+    assert "b.csv:3" in text
+    records = refused.right("quarantine", "t", "--json").json["records"]
+    assert {(r["file"], r["line"], r["column"], r["reason"]) for r in records} == {
+        ("b.csv", 3, None, "inserted in the future"),
+        ("b.csv", 4, None, "key key is null"),
+        ("b.csv", 5, "id", "id does not fit bigint"),
+        ("b.csv", 6, None, "it has too few fields"),
+    }
+
+
+def test_a_reason_that_no_record_has_is_told_as_such(refused: Command) -> None:
+    said = refused.right("quarantine", "t", "--reason", "after", "--output", "q.jsonl").out
+
+    assert said == "none of the 4 records in the quarantine of t has a reason with 'after'\n"
+    assert not Path("q.jsonl").exists()
+
+
+def test_records_are_written_out_repaired_and_applied(refused: Command) -> None:
+    said = refused.right("quarantine", "t", "--reason", "id does", "--output", "q.jsonl").out
+    assert said == "1 record written to q.jsonl; repair them, then: ebb quarantine t --retry q.jsonl\n"
+    assert json.loads(Path("q.jsonl").read_text())["id"] == "four"
+    Path("q.jsonl").write_text(Path("q.jsonl").read_text().replace("four", "4"))
+    report = refused.right("quarantine", "t", "q.jsonl", "--retry", "--at", 6, "--json").json
+    assert (report["slot"], report["admitted"]) == (6, 1)
+    assert refused.right("quarantine", "t", "--clear", "--reason", "id does").out == (
+        "1 record removed from the quarantine of t\n"
+    )
+
+    assert counts(refused) == {"inserted in the future": 1, "key key is null": 1, "it has too few fields": 1}
+
+
+def test_records_that_are_fine_now_are_applied_as_they_are(refused: Command) -> None:
+    refused.right("update", "t", "--at", 9, "--catch-up", "--yes")
+    report = refused("quarantine", "t", "--retry", "--at", 10, "--json").json
+    assert (report["received"], report["admitted"], report["quarantined"]) == (3, 1, 2)
+
+    assert counts(refused) == {"key key is null": 1, "id does not fit bigint": 1, "it has too few fields": 1}
+    assert refused.right("scan", "t", "--columns", "id", "--format", "csv").out == "id\n2\n"
+
+
+def test_a_retry_that_was_killed_before_it_cleared_admits_nothing_twice(refused: Command, tmp_path: Path) -> None:
+    """The records are in the table and still in quarantine: they are recognised, file by file of the quarantine."""
+    import shutil
+
+    refused.right("update", "t", "--at", 9, "--catch-up", "--yes")
+    shutil.copytree(refused.root / "t.quarantine", tmp_path / "before")
+    refused("quarantine", "t", "--retry", "--at", 10)
+    shutil.rmtree(refused.root / "t.quarantine")
+    shutil.copytree(tmp_path / "before", refused.root / "t.quarantine")
+    report = refused("quarantine", "t", "--retry", "--at", 11, "--json").json
+
+    assert (report["slot"], report["admitted"], report["repeated_of"]) == (11, 0, 10)
+    assert refused.right("scan", "t", "--columns", "id", "--format", "csv").out == "id\n2\n"
+    assert counts(refused) == {"it has too few fields": 1}
+
+
+def test_the_quarantine_is_cleared_and_nothing_of_it_is_left(refused: Command) -> None:
+    assert refused.right("quarantine", "t", "--clear", "--dry-run").out == (
+        "4 records would be removed from the quarantine of t\n"
+    )
+    assert refused.right("quarantine", "t", "--clear", "--json").json == {"name": "t", "cleared": 4, "dry_run": False}
+    assert list((refused.root / "t.quarantine").rglob("*.parquet")) == []
+    assert refused.right("quarantine", "t").out == "the quarantine of t is empty\n"
+    assert "holds no record that can be applied" in refused.wrong("quarantine", "t", "--retry", "--at", 6, code=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--retry", "--clear"), "are three things to do; pass one of them"),
+        (("x.csv",), "files and --at go with --retry"),
+        (("--at", "5"), "files and --at go with --retry"),
+        (("x.csv", "--retry", "--reason", "x"), "pass one of them"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(arguments: tuple[str, ...], said: str, refused: Command) -> None:
+    assert said in refused.wrong("quarantine", "t", *arguments, code=2)

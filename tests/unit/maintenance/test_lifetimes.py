@@ -1,0 +1,138 @@
+"""Tables that compute when records expire, and when they were inserted (F2)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ebb
+from ebb import OpenTable, Warehouse
+from tests.builders import scanned
+
+SCHEMA = "id BIGINT, came TIMESTAMP, kind STRING, ttl INT"
+CSV = "id,came,kind,ttl\n1,2026-01-01T10:30:00Z,vip,7200\n2,2026-01-01T11:00:00Z,,3600\n3,2026-01-01T11:30:00Z,x,\n"
+
+
+def table_of(warehouse: Warehouse, **wish: Any) -> OpenTable:
+    times = {"inserted": "came", "tick": "1h", "span": "48h", "schema": SCHEMA, "key": "id"}
+    return warehouse.create("t", **(times | wish))
+
+
+def expiries(table: OpenTable, column: str = "expires") -> dict[int, str]:
+    return {row["id"]: f"{row[column]:%d %H:%M}" for row in scanned(table)}
+
+
+@pytest.mark.parametrize(
+    ("wish", "wanted"),
+    [
+        ({"lifetime": "24h"}, {1: "02 10:30", 2: "02 11:00", 3: "02 11:30"}),
+        ({"lifetime": timedelta(days=1)}, {1: "02 10:30", 2: "02 11:00", 3: "02 11:30"}),
+        ({"lifetime": "ttl"}, {1: "01 12:30"}),
+        ({"expires": "came + 30h"}, {1: "02 16:30", 2: "02 17:00", 3: "02 17:30"}),
+        ({"expires": "coalesce(came + ttl, came + 40h)"}, {1: "01 12:30", 3: "03 03:30"}),
+        ({"expires": "case when kind = 'vip' then came + 47h else came + 2h end"}, {1: "03 09:30", 2: "01 13:00", 3: "01 13:30"}),
+        ({"expires": "least(came + 3h, now + 2h)"}, {1: "01 13:30", 2: "01 14:00", 3: "01 14:00"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+def test_a_lifetime_is_computed_once_and_stored(
+    wish: dict[str, Any], wanted: dict[int, str], form: str, warehouse: Warehouse, tmp_path: Path
+) -> None:
+    table = table_of(warehouse, **wish)
+    (tmp_path / "b.csv").write_text(CSV)
+    batch: Any = tmp_path / "b.csv"
+    if form == "arrow":
+        import pyarrow.csv
+
+        batch = pyarrow.csv.read_csv(batch)
+    report = table.update(batch, at="2026-01-01T12:00:00Z", engine="direct")
+
+    assert report.received == report.admitted + report.expired_on_arrival + report.quarantined == 3
+    assert expiries(table) == wanted
+    assert table.update(batch, at="2026-01-01T12:00:00Z", engine="direct").already_applied
+
+
+def test_a_record_without_a_lifetime_is_refused_with_what_it_brought(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = table_of(warehouse, lifetime="ttl")
+    (tmp_path / "b.csv").write_text(CSV)
+    table.update(tmp_path / "b.csv", at="2026-01-01T12:00:00Z", engine="direct")
+    refused = table.quarantine()
+
+    assert refused.reasons == {"expiration time expires is null": 1}
+    assert refused.records[0].record == '{"id": 3, "came": "2026-01-01T11:30:00Z", "kind": "x", "ttl": null}'
+
+
+def test_records_without_an_arrival_time_get_the_end_of_their_tick(warehouse: Warehouse, tmp_path: Path) -> None:
+    """A retry has to name the same tick; without one the fingerprints of files still protect."""
+    table = table_of(warehouse, schema="id BIGINT, note STRING", inserted="now AS came", expires="came + 5h AS until")
+    file = tmp_path / "b.jsonl"
+    file.write_text('{"id": 1, "note": "a"}\n')
+    assert table.update(file, at="2026-01-01T10:00:00Z", engine="direct").admitted == 1
+    assert table.update(file, at="2026-01-01T10:00:00Z", engine="direct").already_applied
+    assert table.update(file, at="2026-01-01T11:00:00Z", engine="direct").repeated_of is not None
+
+    assert expiries(table, "came") == {1: "01 10:00"}
+    assert expiries(table, "until") == {1: "01 15:00"}
+
+
+def test_a_computed_column_may_stand_in_for_one_that_is_missing(warehouse: Warehouse, tmp_path: Path) -> None:
+    schema = "id BIGINT, came TIMESTAMP, until TIMESTAMP"
+    table = table_of(warehouse, schema=schema, expires="coalesce(until, came + 2h) AS until")
+    (tmp_path / "b.csv").write_text(
+        "id,came,until\n1,2026-01-01T10:30:00Z,2026-01-02T00:00:00Z\n2,2026-01-01T11:00:00Z,\n"
+    )
+    table.update(tmp_path / "b.csv", at="2026-01-01T12:00:00Z", engine="direct")
+
+    assert expiries(table, "until") == {1: "02 00:00", 2: "01 13:00"}
+    assert table.status().expires_as == "coalesce(until, came + 2h)"
+    assert "computes until of its records: coalesce(until, came + 2h)" in table.explain().words
+
+
+def test_a_file_that_brings_what_the_table_computes_is_refused_or_overruled(
+    warehouse: Warehouse, tmp_path: Path
+) -> None:
+    table = table_of(warehouse, lifetime="24h")
+    file = tmp_path / "b.csv"
+    file.write_text("id,came,expires\n1,2026-01-01T11:30:00Z,2030-01-01\n")
+    with pytest.raises(ebb.SchemaDriftError, match="column expires is computed by the table"):
+        table.update(file, at="2026-01-01T12:00:00Z", engine="direct")
+    table.update(file, at="2026-01-01T12:00:00Z", engine="direct", inputs={"extra": "ignore"})
+
+    assert expiries(table) == {1: "02 11:30"}
+
+
+def test_integers_and_dates_have_lifetimes_too(warehouse: Warehouse) -> None:
+    import pyarrow as pa
+
+    numbers = warehouse.create(
+        "n", schema="k STRING, came INT", key="k", inserted="came", lifetime=30, tick=10, span=100
+    )
+    numbers.update(pa.table({"k": ["a"], "came": [5]}), at=10)
+    assert [row["expires"] for row in scanned(numbers)] == [35]
+    days = warehouse.create(
+        "d", schema="k STRING, came DATE", key="k", inserted="came", lifetime="2d", tick="1d", span="9d"
+    )
+    days.update(pa.table({"k": ["a"], "came": [datetime(2026, 1, 1, tzinfo=timezone.utc).date()]}), at="2026-01-01")
+    assert [str(row["expires"]) for row in scanned(days)] == ["2026-01-03"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        ({}, "a table needs to know when its records expire"),
+        ({"expires": "came", "lifetime": "1h"}, "a table needs to know when its records expire"),
+        ({"lifetime": "1 fortnight"}, "expression"),
+        ({"lifetime": "kind"}, "column kind has type string, which is neither"),
+        ({"expires": "came + gone"}, "'gone' is not a column"),
+        ({"expires": "gone"}, "the expiration time names 'gone', which is not a column"),
+        ({"lifetime": "24h", "tick": 5}, "duration 5 is a number"),
+    ],
+)
+def test_a_declaration_that_cannot_be_understood_is_refused(
+    wish: dict[str, Any], said: str, warehouse: Warehouse
+) -> None:
+    with pytest.raises(ebb.UsageError, match=said):
+        table_of(warehouse, **wish)

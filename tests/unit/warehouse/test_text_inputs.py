@@ -1,0 +1,153 @@
+"""CSV and JSON lines as people write them: separators, encodings, names, and where a refused record stands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ebb
+from ebb import OpenTable, Warehouse
+from ebb.index.inputs import InputRules, InputSchema
+from ebb.warehouse.intake.readers import read_piece
+from ebb.warehouse.intake.source import check_inputs, encoding_of, find_inputs, infer_columns, split
+from tests.builders import integer_table, refused_records, scanned
+
+SCHEMA = "code STRING, net DECIMAL(6,2), came BIGINT, until BIGINT"
+
+
+@pytest.fixture
+def table(warehouse: Warehouse) -> OpenTable:
+    times: dict[str, Any] = {"inserted": "came", "expires": "until", "tick": 1, "span": 20}
+    return warehouse.create("t", schema=SCHEMA, key="code", **times)
+
+
+def take(table: OpenTable, path: Path, text: str | bytes, **inputs: Any) -> list[dict[str, Any]]:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    table.update(path, at=5, engine="direct", inputs=inputs)
+    return [{name: row[name] for name in ("code", "net")} for row in scanned(table)]
+
+
+def shown(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return sorted((row["code"], str(row["net"])) for row in rows)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_the_separator_is_recognised(separator: str, table: OpenTable, tmp_path: Path) -> None:
+    lines = [["until", "code", "came", "net"], ["9", '"a;b,c|d"', "5", "1.50"]]
+    rows = take(table, tmp_path / "b.csv", "\n".join(separator.join(line) for line in lines))
+
+    assert shown(rows) == [("a;b,c|d", "1.50")]
+
+
+def test_another_separator_can_be_named(table: OpenTable, tmp_path: Path) -> None:
+    assert shown(take(table, tmp_path / "b.csv", "code~net~came~until\na~1~5~9\n", separator="~")) == [("a", "1.00")]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "inputs"),
+    [
+        ("utf-8", {}),
+        ("utf-8-sig", {}),
+        ("utf-16", {}),
+        ("latin-1", {"encoding": "latin-1"}),
+        ("cp1252", {"encoding": "cp1252"}),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "jsonl", "jsonl.gz"])
+def test_the_encoding_is_recognised_or_named(
+    encoding: str, inputs: dict[str, str], form: str, table: OpenTable, tmp_path: Path
+) -> None:
+    text = "code,net,came,until\r\né,1.5,5,9\r\n"
+    if "json" in form:
+        text = json.dumps({"code": "é", "net": 1.5, "came": 5, "until": 9}, ensure_ascii=False) + "\r\n"
+    raw = text.encode(encoding)
+    rows = take(table, tmp_path / f"b.{form}", gzip.compress(raw) if form.endswith("gz") else raw, **inputs)
+
+    assert shown(rows) == [("é", "1.50")]
+
+
+def test_a_byte_that_is_not_utf_8_refuses_its_record_and_not_the_header(table: OpenTable, tmp_path: Path) -> None:
+    rows = take(table, tmp_path / "b.csv", b"code,net,came,until\n\xe9,1,5,9\na,2,5,9\n")
+
+    assert shown(rows) == [("a", "2.00")]
+    (refused,) = refused_records(table.table)
+    assert (refused.reason, refused.line, refused.column) == ("code does not fit string", 2, "code")
+    assert json.loads(refused.record)["code"] == "\\xe9"
+
+
+def test_columns_are_renamed_and_others_ignored_if_the_rules_say_so(warehouse: Warehouse, tmp_path: Path) -> None:
+    inputs = {"rename": ["Post Code=code"], "extra": "ignore"}
+    file = tmp_path / "b.csv"
+    file.write_text("Post Code,weather,came,until\na,rain,5,9\n")
+    table = warehouse.create(
+        "t", like=file, schema="code STRING, net DECIMAL(6,2)", key="code", inserted="came", expires="until", tick=1,
+        span=20, inputs={"rename": ["Post Code=code"]},
+    )  # fmt: skip
+    assert [(c.name, c.type) for c in table.table.snapshot().spec.columns] == [
+        ("code", "string"), ("weather", "string"), ("came", "bigint"), ("until", "bigint"), ("net", "decimal(6,2)"),
+    ]  # fmt: skip
+    assert table.update(file, at=5, engine="direct").admitted == 1
+    file.with_suffix(".jsonl").write_text('{"Post Code": "b", "wind": 3, "came": 6, "until": 9}\n')
+    with pytest.raises(ebb.SchemaDriftError, match="line 1: column wind is not in the table"):
+        table.update(file.with_suffix(".jsonl"), at=6, engine="direct")
+    table.alter(inputs=inputs)
+    assert table.update(file.with_suffix(".jsonl"), at=6, engine="direct").admitted == 1
+
+    assert sorted(row["code"] for row in scanned(table)) == ["a", "b"]
+    with pytest.raises(ebb.UsageError, match="has no column 'no'"):
+        table.alter(inputs={"rename": {"x": "no"}})
+
+
+def test_the_lines_of_refused_records_are_told_whatever_stands_between(table: OpenTable, tmp_path: Path) -> None:
+    text = 'code,net,came,until\n"two\nlines",1,5,9\n\nb,x,5,9\n"c\n\nc",2,5\nd,3,,9\n'
+    take(table, tmp_path / "b.csv", text)
+
+    found = {(r.line, r.reason) for r in refused_records(table.table)}
+    assert found == {
+        (5, "net does not fit decimal(6,2)"),
+        (6, "it has too few fields"),
+        (9, "insertion time came is null"),
+    }
+
+
+def test_pieces_of_json_lines_are_all_of_it_with_their_lines(tmp_path: Path) -> None:
+    schema = InputSchema(columns=integer_table(Warehouse.open(tmp_path / "w")).table.snapshot().spec.columns)
+    lines = ["{}" if i % 7 else "broken" + "!" * i for i in range(200)]
+    for end in ("\n", "\r\n"):
+        path = tmp_path / "b.jsonl"
+        path.write_bytes(end.join(lines).encode())
+        (whole,) = check_inputs(find_inputs([str(path)]), schema)
+        for size in (1, 7, 100, 10**6):
+            pieces = split([whole], size)
+            tables = [table for piece in pieces for table in read_piece(piece, schema)]
+            found = sorted(line for table in tables for line in table["_line"].to_pylist())
+            assert found == list(range(1, 201))
+            broken = {
+                n for t in tables for n, r in zip(t["_line"].to_pylist(), t["_reason"].to_pylist(), strict=True) if r
+            }
+            assert broken == {i + 1 for i in range(0, 200, 7)}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.csv", "a;b\n1;x\n", [("a", "bigint"), ("b", "string")]),
+        ("a.csv", "Event Time,n\n2026-01-01T10:00:00Z,1.5\n", [("when", "timestamp"), ("n", "double")]),
+        ("a.jsonl", '{"a": 1, "b": [1]}\n', [("a", "bigint"), ("b", "array<bigint>")]),
+    ],
+)
+def test_columns_are_taken_from_a_sample(name: str, text: str, columns: list[Any], tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    found = infer_columns(tmp_path / name, InputRules(rename={"Event Time": "when"}))
+
+    assert [(column.name, column.type) for column in found] == columns
+
+
+def test_a_sample_in_another_encoding_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("é;b\n1;x\n".encode("utf-16"))
+    assert [column.name for column in infer_columns(tmp_path / "a.csv")] == ["é", "b"]
+    assert encoding_of("x".encode("utf-16-le")) == "utf-8"
