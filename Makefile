@@ -48,7 +48,7 @@ soak: $(READY)  ## The random tests, ten times as long (EBB_SOAK=N for another f
 	@EBB_SOAK=$${EBB_SOAK:-10} $(BIN)/python -m pytest -q --timeout=7200 $(SOAK_TESTS)
 
 golden: $(READY)  ## Write the expected outputs in tests/golden again; review the diff
-	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden
+	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden tests/unit/test_reference.py
 
 bench: $(READY)  ## The thesis workload: updates against plain Delta appends, reads against other stores (SIZE=small or large)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

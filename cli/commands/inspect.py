@@ -191,8 +191,7 @@ def history(
     if phases:
         took = [(c, ", ".join(f"{name} {seconds:.2f}" for name, seconds in (c.phases or {}).items())) for c in commits]
         rows = [(c.version, c.op, c.time, "" if c.seconds is None else f"{c.seconds:.2f}", text) for c, text in took]
-        header = ("version", "op", "slot time", "seconds", "of which")
-        render.lines(render.table_text(rows, header, right=(0, 3)))
+        render.lines(render.table_text(rows, ("version", "op", "slot time", "seconds", "of which"), right=(0, 3)))
         return
     shown = [
         (
