@@ -6,6 +6,7 @@ predicates look into them. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
@@ -71,6 +72,12 @@ def _float(name: str) -> ScalarType:
     return ScalarType(name, name, f"a {name}", lambda text: float(_plain_number(text)) + 0.0, is_floating=True)
 
 
+def _day(text: str) -> date:
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):  # some versions of Python know more forms
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
 def _moment(text: str) -> datetime:
     return _EPOCH + timedelta(microseconds=TimeKind.TIMESTAMP.time(text))
 
@@ -109,7 +116,7 @@ TYPES = {
             "boolean", "boolean", "true or false", lambda text: {"true": True, "false": False}[text.strip().lower()]
         ),
         ScalarType("binary", "binary", "hexadecimal digits", lambda text: bytes.fromhex(text.removeprefix("0x"))),
-        ScalarType("date", "date", "like 2013-01-31", date.fromisoformat),
+        ScalarType("date", "date", "like 2013-01-31", _day),
         ScalarType("timestamp", "timestamp", "ISO 8601", _moment),
     )
 }  # and decimal(PRECISION,SCALE)

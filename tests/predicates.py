@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -85,7 +86,9 @@ def typed(literal: Literal, name: str) -> Any:
         case "date":
             return date.fromisoformat(text)
         case "timestamp":
-            moment = datetime.fromisoformat(text)
+            # Python 3.10 reads fractions of six digits only, and no Z.
+            whole = re.sub(r"\.([0-9]+)", lambda match: f".{match[1]:0<6}", text.replace("Z", "+00:00"))
+            moment = datetime.fromisoformat(whole)
             return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         case "boolean":
             return text == "true"
