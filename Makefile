@@ -17,7 +17,7 @@ help:  ## Show this list
 setup: $(READY)  ## Make the virtual environment and fetch Delta's jars (the others do it by themselves)
 
 $(READY): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Ebb needs Python 3.10 or newer: install it, or run make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ebb needs Python 3.11 or newer: install it, or run make PYTHON=/path/to/python3"; exit 1; }
 	@command -v java >/dev/null || { echo "· Java is missing, trying apt-get"; \
 	  { apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless; } >/dev/null 2>&1 || true; }
 	@command -v java >/dev/null || { echo "Ebb needs Java 17: install it, for example with apt-get install openjdk-17-jre-headless"; exit 1; }

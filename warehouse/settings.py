@@ -6,18 +6,14 @@ Each value is looked up in this order: arguments, environment, TOML file, the de
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from ebb.index.errors import UsageError
+import tomllib
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # the same module, before it came with Python
+from ebb.index.errors import UsageError
 
 __all__ = ["Engine", "Settings", "check_engine", "load_settings", "read_settings"]
 

@@ -110,7 +110,7 @@ def test_a_jump_that_would_empty_the_table_waits_with_its_files(numbers: OpenTab
 
     (held,) = run(numbers)
     assert held.error is not None
-    assert "would expire all" in held.error
+    assert "would expire the only live record" in held.error
     assert held.set_aside is None
     assert names(landing) == ["_taken/9/9-a.csv"]
 

@@ -143,8 +143,9 @@ def create(path: Path, data: bytes, *, unfinished: Path) -> None:
             opened.write(data)
         os.link(unfinished, path)
     finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
+        for _ in range(2):  # nobody would look for it: what fails once may not fail again
+            with contextlib.suppress(OSError):
+                unfinished.unlink(missing_ok=True)
 
 
 def remove_file(path: str | Path) -> None:
