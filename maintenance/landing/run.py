@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from ebb.index.errors import AppliedSlotError, InputError, WarehouseError
+from ebb.index.errors import AppliedSlotError, InputError, UnreadableInputError, WarehouseError
 from ebb.maintenance.context import Context
 from ebb.maintenance.landing.folder import (
     arrived,
@@ -129,25 +129,26 @@ def _applied(
     for step in _steps(snapshot, folder, until):
         fit: list[Path] = []
         for path in step.files:
-            reason = _unfit(path, snapshot.spec)
-            if reason is None:
+            fault = _unfit(path, snapshot.spec)
+            if fault is None:
                 fit.append(path)
-            elif aside := refuse_file(folder, path, work.last, reason):
-                yield Outcome(table=work.table.name, slot=step.slot, files=1, error=reason, set_aside=str(aside))
+            else:
+                yield from work.set_aside(step.slot, {str(path): fault})
         yield from work.apply(step.slot, take(folder, step.slot, fit) if fit else None)
     snapshot = snapshot.table.snapshot()
     if snapshot.ledger.clock is not None:
         erase_old(folder, snapshot.spec.quarantined_until(snapshot.ledger.clock))
 
 
-def _unfit(path: Path, spec: TableSpec) -> str | None:
+def _unfit(path: Path, spec: TableSpec) -> InputError | None:
     """Return why a file cannot be part of a batch, as far as its header tells."""
     if path.is_symlink() and not path.readlink().is_absolute():
-        return f"{path}: it is a relative symbolic link, which would lead nowhere once it is moved; put the file itself there"
+        reason = "it is a relative symbolic link, which would lead nowhere once it is moved"
+        return UnreadableInputError(path, reason, "put the file itself there")
     try:
         check_inputs(find_inputs([str(path)]), spec.input_schema)
     except InputError as error:
-        return str(error)
+        return error
     return None
 
 
@@ -179,11 +180,12 @@ class _Work:
                     put_back(self.folder, batch)
                 return
             except InputError as error:
-                faults = bad_files(error)
-                if batch is None or not faults:
+                landed = {str(path.resolve()): str(path) for path in batch.iterdir()} if batch else {}
+                faults = {landed[path]: fault for path, fault in bad_files(error).items() if path in landed}
+                if not faults:
                     yield replace(outcome, error=str(error), cause=error)
                     return
-                yield from self._set_aside(slot, faults)
+                yield from self.set_aside(slot, faults)
             except WarehouseError as error:
                 yield replace(outcome, error=str(error), cause=error)
                 return
@@ -200,9 +202,10 @@ class _Work:
             self.table, batch, self.context, at=at, catch_up=True, yes=self.yes, allow_repeats=self.allow_repeats
         )
 
-    def _set_aside(self, slot: int, faults: Mapping[str, InputError]) -> Iterator[Outcome]:
+    def set_aside(self, slot: int, faults: Mapping[str, InputError]) -> Iterator[Outcome]:
+        """Set files aside that cannot be read, each with its reason."""
         for path, fault in faults.items():
-            aside = refuse_file(self.folder, Path(path), self.last, str(fault))
-            yield Outcome(
-                table=self.table.name, slot=slot, files=1, error=str(fault), set_aside=str(aside), cause=fault
-            )
+            if aside := refuse_file(self.folder, Path(path), self.last, str(fault)):
+                yield Outcome(
+                    table=self.table.name, slot=slot, files=1, error=str(fault), set_aside=str(aside), cause=fault
+                )

@@ -111,6 +111,17 @@ def test_a_bad_file_is_set_aside_alone_and_its_tick_goes_on(bad: str, table: Ope
     assert len([name for name in names(landing) if name.startswith("_applied")]) == 4
 
 
+def test_of_a_link_to_a_bad_file_the_link_is_set_aside(table: OpenTable, landing: Path, tmp_path: Path) -> None:
+    """The file that it leads to is somebody else's."""
+    drifting(tmp_path / "elsewhere.jsonl")
+    (landing / "5-link.jsonl").symlink_to(tmp_path / "elsewhere.jsonl")
+    outcomes = run(table.warehouse)
+
+    assert [bool(o.set_aside) for o in outcomes] == [True, False]
+    assert (tmp_path / "elsewhere.jsonl").is_file()
+    assert (landing / "_refused/5/5-link.jsonl").is_symlink()
+
+
 def test_all_bad_files_of_a_tick_are_set_aside_at_once_and_the_tick_is_empty(table: OpenTable, landing: Path) -> None:
     table.update(at=4)
     for name in ("drift.jsonl", "cut.jsonl.gz"):
