@@ -3,19 +3,22 @@
     python -m bench.log
 
 Three questions, each within one run: an empty tick after few and after many commits; a commit on a table whose span has
-few and many ticks, with few and many remembered batches; an empty tick with few and many live files.
+few and many ticks, with few and many remembered batches; an update of one cell with few and many live files.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from bench.measure import Recorder, say, work_folder
 from ebb import OpenTable, Warehouse
@@ -52,6 +55,10 @@ def seconds_of(work: Callable[[int], object], numbers: range) -> list[float]:
 
 def ticking(table: OpenTable) -> Callable[[int], object]:
     return lambda slot: table.update(at=slot)
+
+
+def updating(table: OpenTable) -> Callable[[int], object]:
+    return lambda slot: table.update(records_of(slot, [slot + 500]), at=slot)
 
 
 def shown(taken: list[float]) -> dict[str, float]:
@@ -119,29 +126,44 @@ def ledgers(recorder: Recorder) -> None:
 
 
 def files(recorder: Recorder) -> None:
-    """Empty ticks beside more and more live files; they are in the log only, because nothing reads them."""
+    """Updates of one cell with 100 records, beside more and more live files: real ones, copies of each other."""
     for strategy, wish in (("retire", {}), ("norebuild", {"grid": "4x4"}), ("rebuild", {"grid": "4x4"})):
         for count in FILES:
             with work_folder("log") as root:
                 table = table_of(root, 1000, strategy=strategy, deletion_bound="400", **wish)
-                table.update(at=1)
-                snapshot = table.table.snapshot()
-                expiries = [700 + number % 300 for number in range(count)]
-                live = [
-                    CellFile(
-                        path=f"u1-a/{number}.parquet", cell=snapshot.spec.grid.cell_of(1, expires), size_bytes=1000,
-                        records=1, min_ins=1, max_ins=1, min_exp=expires, max_exp=expires,
-                    )
-                    for number, expires in enumerate(expiries)
-                ]  # fmt: skip
-                arrivals = {expires: expiries.count(expires) for expires in set(expiries)}
-                snapshot.commit(
-                    adds=live, removes=(), change=Change(clock=1, arrivals=arrivals), data_change=True, now_ms=0,
-                    report={"op": "update", "slot": 1},
-                )  # fmt: skip
-                taken = seconds_of(ticking(table), range(2, LAST + 2))
-                recorder.add(kind="files", strategy=strategy, files=count, **shown(taken))
-                say(f"  {strategy}, {count:,} live files: {statistics.median(taken) * 1000:.2f} ms a tick")
+                table.update(records_of(1, range(700, 1000)), at=1)
+                beside = _copies(table, count)
+                assert len(table.table.snapshot().files) == beside
+                taken = seconds_of(updating(table), range(2, LAST + 2))
+                report = table.status()
+                assert report.live_records == 300 + 100 * LAST
+                recorder.add(kind="files", strategy=strategy, files=beside, **shown(taken))
+                say(
+                    f"  {strategy}, {beside:,} live files: {statistics.median(taken) * 1000:.2f} ms an update of one cell"
+                )
+
+
+def records_of(slot: int, expiries: Iterable[int]) -> pa.Table:
+    """Return a record for each expiration time, or 100 for one."""
+    times = list(expiries)
+    times = times * 100 if len(times) == 1 else times
+    keys = [f"k{number}" for number in range(len(times))]
+    return pa.table({"key": keys, "inserted": pa.array([slot] * len(times)), "expires": pa.array(times)})
+
+
+def _copies(table: OpenTable, count: int) -> int:
+    """Add copies of the live files to their cells, in the same folders, so that they are parts of sorted runs."""
+    snapshot = table.table.snapshot()
+    live, copies = snapshot.files, list[CellFile]()
+    for number in range(count - len(live)):
+        file = live[number % len(live)]
+        path = file.path.replace("/part-", f"/part-{number:032x}", 1)
+        os.link(table.table.folder / file.path, table.table.folder / path)
+        copies.append(replace(file, path=path, records=0))
+    snapshot.commit(
+        adds=copies, removes=(), change=Change(clock=1), data_change=True, now_ms=0, report={"op": "update", "slot": 1}
+    )
+    return len(live) + len(copies)
 
 
 def main() -> None:
