@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
-from decimal import Decimal, Inexact, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from ebb.index.columns import Column, inner_columns
@@ -86,7 +86,7 @@ def converted(value: Any, type: str) -> Any:
         if kind.is_exact_number or kind.is_floating:
             return _number(value, kind)
         return _OTHERS[type](value)
-    except (InvalidOperation, Inexact, OverflowError, TypeError, KeyError, binascii.Error, UnicodeError) as error:
+    except (ArithmeticError, TypeError, KeyError, RecursionError, binascii.Error, UnicodeError) as error:
         raise ValueError(value) from error
 
 
@@ -157,7 +157,7 @@ _OTHERS = {"string": _text, "boolean": _boolean, "binary": _binary, "date": _dat
 
 def _nested(value: Any, type: str) -> Any:
     if isinstance(value, str):
-        value = json.loads(value)
+        value = json.loads(value, parse_float=Decimal)
         if value is None:
             return None
     inner = inner_columns(type)

@@ -39,6 +39,7 @@ _NAMED = re.compile(rf"(.*\S)\s+as\s+({_NAME.pattern})\s*", re.IGNORECASE | re.D
 _FUNCTIONS = ("coalesce", "greatest", "least")
 _WORDS = {*_FUNCTIONS, "case", "when", "then", "else", "end", "now"}
 _DEPTH = 50
+_TOKENS = 300
 
 Kind = OneOf["time", "duration", "any"]  # any: an integer, where times are integers
 
@@ -140,6 +141,8 @@ class _Parser:
         self.text, self.columns, self.kind = text, columns, kind
         self.tokens = list(_tokens(text))
         self.at = self.depth = 0
+        if len(self.tokens) > _TOKENS:
+            self.fail(f"it has {len(self.tokens)} words and signs, and {_TOKENS} are enough")
 
     def fail(self, why: str) -> NoReturn:
         msg = f"expression {self.text!r}: {why}; it takes columns, durations like 30d, now, + and -, coalesce, least, greatest, case"

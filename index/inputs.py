@@ -32,8 +32,9 @@ class InputRules:
         if self.extra not in _EXTRA:
             msg = f"extra is {self.extra!r}; it must be refuse or ignore"
             raise UsageError(msg)
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
-            msg = f"separator {self.separator!r} must be one character that is neither a quote nor a line break"
+        text = self.separator
+        if text is not None and (len(text) != 1 or not text.isascii() or text in '"\r\n'):
+            msg = f"separator {text!r} must be one ASCII character that is neither a quote nor a line break"
             raise UsageError(msg)
         if self.encoding is not None:
             try:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ebb.index.errors import InputError
 from ebb.maintenance.context import Context
+from ebb.maintenance.stage import retried_digest
 from ebb.maintenance.update import Report, update
 from ebb.warehouse.intake.batch import Refusals
-from ebb.warehouse.intake.quarantine import Refused, RefusedFile, clear_refused, read_refused
+from ebb.warehouse.intake.quarantine import Refused, RefusedFile, clear_refused, part_refused, read_refused
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Cleared", "clear", "retry"]
@@ -27,23 +27,40 @@ class Cleared:
 def retry(table: Table, context: Context, *, reason: str | None = None, at: int | None = None) -> Report:
     """Apply the refused records that are records now as an update; they leave the quarantine, the others stay.
 
-    Records that could not be read at all cannot be judged again: they have to be repaired in a file. Whoever is killed
-    in between may start again: records that were applied are recognised.
+    Records that could not be read at all cannot be judged again: they have to be repaired in a file. The chosen records
+    are put into files of their own first, and the update remembers these files: whoever is killed before they are
+    cleared may start again, and nothing is admitted twice. Records that are refused again are in quarantine anew.
     """
+    from ebb.warehouse.intake.arrow_source import fields_of
+
     snapshot = table.snapshot()
-    files = [
-        replace(file, records=tuple(record for record in file.records if _is_retried(record, snapshot, reason)))
-        for file in _known(snapshot)
-    ]
-    batch = Refusals(tuple(file for file in files if file.records))
-    if not batch.files:
+    spec = snapshot.spec
+
+    def is_chosen(record: Refused) -> bool:
+        return _has(record, reason) and fields_of(record.record, spec) is not None
+
+    chosen = [file for file in _known(snapshot) if any(map(is_chosen, file.records))]
+    if context.dry_run:
+        chosen = [replace(file, records=tuple(filter(is_chosen, file.records))) for file in chosen]
+    else:
+        with table.lock(wait=context.wait):
+            done = _applied(table.snapshot(), chosen)  # by somebody who was killed: known as they are
+            part_refused(table, [file for file in chosen if file not in done], is_chosen, now_ms=context.now_ms())
+        chosen = [file for file in _known(table.snapshot()) if any(map(is_chosen, file.records))]
+    if not chosen:
         msg = f"the quarantine of {table.name} holds no record that can be applied as it is"
         raise InputError(msg, "write the records to a file, repair them, and apply that")
-    report = update(table, batch, context, at=at)
+    report = update(table, Refusals(tuple(chosen)), context, at=at)
     if not context.dry_run:
-        retried = {(file.path, record) for file in batch.files for record in file.records}
-        _clear(table, context, lambda path, record: (path, record) in retried)
+        gone = {file.path for file in _applied(table.snapshot(), chosen)}
+        _clear(table, context, lambda file, _: file.path in gone)
     return report
+
+
+def _applied(snapshot: Snapshot, files: Sequence[RefusedFile]) -> list[RefusedFile]:
+    """Return the files of the quarantine that were applied once more, and not cleared."""
+    ledger, ticks = snapshot.ledger, snapshot.spec.remembered_ticks
+    return [file for file in files if ledger.slot_applied(retried_digest(file), ticks) is not None]
 
 
 def clear(table: Table, context: Context, *, reason: str | None = None) -> Cleared:
@@ -55,17 +72,9 @@ def clear(table: Table, context: Context, *, reason: str | None = None) -> Clear
     return Cleared(name=table.name, cleared=count)
 
 
-def _clear(table: Table, context: Context, is_cleared: Callable[[str, Refused], bool]) -> int:
+def _clear(table: Table, context: Context, is_cleared: Callable[[RefusedFile, Refused], bool]) -> int:
     with table.lock(wait=context.wait):
-        return sum(
-            clear_refused(
-                table,
-                [file],
-                lambda record, path=file.path: is_cleared(path, record),  # type: ignore[misc]
-                now_ms=context.now_ms(),
-            )
-            for file in _known(table.snapshot())
-        )
+        return clear_refused(table, _known(table.snapshot()), is_cleared, now_ms=context.now_ms())
 
 
 def _known(snapshot: Snapshot) -> list[RefusedFile]:
@@ -76,12 +85,3 @@ def _known(snapshot: Snapshot) -> list[RefusedFile]:
 
 def _has(record: Refused, reason: str | None) -> bool:
     return reason is None or reason in record.reason
-
-
-def _is_retried(record: Refused, snapshot: Snapshot, reason: str | None) -> bool:
-    try:
-        fields = json.loads(record.record)
-    except ValueError:
-        return False
-    known = {column.name for column in snapshot.spec.columns}
-    return isinstance(fields, dict) and known.issuperset(fields) and _has(record, reason)

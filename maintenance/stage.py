@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from ebb.maintenance.context import Context
 from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.repeats import Repeats, repeated_files, without
 from ebb.warehouse.intake.batch import Batch, Files, Refusals, Source, is_nothing, open_batch
+from ebb.warehouse.intake.quarantine import RefusedFile
 from ebb.warehouse.intake.staged import Staged, Survey
 from ebb.warehouse.table.snapshot import Snapshot
 from ebb.warehouse.table.spec import TableSpec
@@ -19,7 +21,7 @@ from ebb.warehouse.table.spec import TableSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Staging", "check_read_again"]
+__all__ = ["Staging", "check_read_again", "retried_digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Staging:
     slot: int
     own_slots: bool = False
     allow_repeats: bool = False
+    left_behind: list[str] = field(default_factory=list)  # folders that could not be removed
 
     def _open(self, batch: Batch) -> Source:
         def spark() -> SparkSession:
@@ -49,6 +52,9 @@ class Staging:
             return line.clock_at(at), None
         if line.kind.has_wall_clock:
             return line.clock_at(line.kind.from_datetime(self.context.now)), None
+        if self.spec.inserted_as is not None:
+            msg = f"load {self.spec.name}: the table computes the insertion time itself"
+            raise UsageError(msg, "say which time to set the clock to", hint="at")
         survey = self._open(batch).survey()
         if survey.last_slot is None:
             msg = f"load {self.snapshot.spec.name}: no record has an insertion time to set the clock by"
@@ -64,8 +70,9 @@ class Staging:
             if not found or not isinstance(batch, Files | Refusals):
                 break
             names = [Path(file.path).name for file in batch.files]
-            repeats = repeats.and_files({names[n]: (found[n], staged.files_digests[n]) for n in found})
-            remove_uncommitted(self.snapshot, staged.folder)
+            repeats = repeats.and_files([(names[n], slot, staged.files_digests[n]) for n, slot in found.items()])
+            if not remove_uncommitted(self.snapshot, staged.folder):
+                self.left_behind.append(staged.folder)
             left: Any = without(batch.files, found)
             batch, staged = replace(batch, files=left), Staged()
         return staged, repeats
@@ -83,6 +90,9 @@ class Staging:
             sizes=self.context.sizes,
         )
         staged = source.stage(task)
+        if isinstance(batch, Refusals):  # known by where they are kept: what they are was applied once, and refused
+            places = {number: retried_digest(file) for number, file in enumerate(batch.files)}
+            staged = replace(staged, digest=None, files_digests=places)
         for name, seconds in staged.seconds.items():
             self.phases.add(name, seconds)
         return staged
@@ -90,6 +100,12 @@ class Staging:
     def _repeated_files(self, staged: Staged) -> dict[int, int | None]:
         ledger, ticks = self.snapshot.ledger, self.snapshot.spec.remembered_ticks
         return repeated_files(staged.files_digests, lambda digest: ledger.slot_applied(digest, ticks))
+
+
+def retried_digest(file: RefusedFile) -> str:
+    """Return what stands for a file of the quarantine whose records were applied once more."""
+    place = int.from_bytes(hashlib.blake2b(file.path.encode(), digest_size=16).digest(), "big")
+    return f"{place >> 64:016x}.{place % 2**64:016x}.{len(file.records):x}"
 
 
 def check_read_again(staged: Staged, repeats: Repeats, survey: Survey | None) -> None:

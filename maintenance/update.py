@@ -124,13 +124,14 @@ def update(
             if repeats.is_everything(staged.received):
                 if not is_new or at is None:
                     return _repeated(snapshot, repeats, started)
-                remove_uncommitted(snapshot, staged.folder)
+                lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
                 staged = Staged()
             if not_due is not None:
                 raise not_due
             after, report = _apply(work, staged, repeats, started=started, op="update", erased=erased)
         finally:
-            lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
+            is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
+            lock.is_in_order = is_removed and lock.is_in_order
         report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
         if not context.dry_run:
             report, is_done = _run_what_is_due(after, report, context, phases, was_in_order=was_in_order)
@@ -238,7 +239,7 @@ def _apply(
             clock=slot,
             arrivals=staged.expirations,
             digest=staged.digest,
-            files=tuple(dict.fromkeys(map(fingerprint, staged.files_digests.values()))),
+            files=_fingerprints(staged, repeats),
             erased_version=erased.erased_version,
         ),
         data_change=True,
@@ -249,6 +250,13 @@ def _apply(
     return done.snapshot, replace(
         written(done.added), version=done.snapshot.version, warnings=(*planned.warnings, *done.warnings)
     )
+
+
+def _fingerprints(staged: Staged, repeats: Repeats) -> tuple[int, ...]:
+    """Return the fingerprints of what was staged, and of the whole batch if files of it were left out."""
+    whole = repeats.whole(staged.digest)
+    digests = [*staged.files_digests.values(), *([] if whole is None else [whole])]
+    return tuple(dict.fromkeys(map(fingerprint, digests)))
 
 
 def _report(
@@ -276,7 +284,7 @@ def _report(
         bytes_written=sum(f.size_bytes for f in plan.adds),
         repeated=repeats.records,
         repeated_of=repeats.slot,
-        repeated_files=tuple(repeats.files),
+        repeated_files=repeats.files,
         warnings=tuple(likely_causes(staged.received, staged.reasons)),
     )
 
@@ -305,7 +313,7 @@ def _repeated(snapshot: Snapshot, repeats: Repeats, started: float) -> Report:
         already_applied=True,
         repeated=repeats.records,
         repeated_of=slot,
-        repeated_files=tuple(repeats.files),
+        repeated_files=repeats.files,
         seconds=_since(started),
     )
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ebb.maintenance.landing.run import Outcome
     from ebb.maintenance.update import Report
 
-__all__ = ["load", "run", "show_report", "update"]
+__all__ = ["NOTHING_MOVED", "load", "run", "show_report", "update"]
 
 
 NOTHING_MOVED = 3  # the exit code of an update whose batch was applied before and that names no tick

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ebb.cli.commands.ingest import show_report
+from ebb.cli.commands.ingest import NOTHING_MOVED, show_report
 from ebb.cli.hints import error_text
 from ebb.cli.interrupts import guarded
 from ebb.cli.options import DryRun, Json, Name, Wait, limit_option, state
@@ -278,6 +278,8 @@ def quarantine(
             else:
                 report = table.retry_quarantine(reason=reason, at=at, wait=wait, dry_run=dry_run)
         show_report(name, report, json=json)
+        if report.already_applied and at is None:
+            raise typer.Exit(NOTHING_MOVED)
         return
     if clear:
         done = table.clear_quarantine(reason=reason, wait=wait, dry_run=dry_run)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["Repeats", "likely_causes", "repeated_files", "without"]
+__all__ = ["Repeats", "likely_causes", "repeated_files", "summed", "without"]
 
 T = TypeVar("T")
 
@@ -23,22 +23,29 @@ class Repeats:
 
     records: int = 0
     slot: int | None = None  # under which they were; the last one
-    files: Mapping[str, int | None] = field(default_factory=dict)  # their slots; None: twice in one batch
+    files: tuple[str, ...] = ()  # the names of theirs that were
+    digests: tuple[str, ...] = ()  # of these files
     is_whole: bool = False  # the batch was applied, split into other files
 
-    def and_files(self, found: Mapping[str, tuple[int | None, str]]) -> Repeats:
-        """Return it with files: name -> slot and digest."""
-        slots = [slot for slot in (self.slot, *(slot for slot, _ in found.values())) if slot is not None]
+    def and_files(self, found: Sequence[tuple[str, int | None, str]]) -> Repeats:
+        """Return it with files: name, slot and digest."""
+        slots = [slot for slot in (self.slot, *(slot for _, slot, _ in found)) if slot is not None]
+        digests = (*self.digests, *(digest for _, _, digest in found))
         return Repeats(
-            records=self.records + sum(_records(digest) for _, digest in found.values()),
+            records=sum(map(_records, digests)),
             slot=max(slots, default=None),
-            files={**self.files, **{name: slot for name, (slot, _) in found.items()}},
+            files=(*self.files, *(name for name, _, _ in found)),
+            digests=digests,
         )
 
     def and_all(self, records: int, slot: int) -> Repeats:
         """Return it with all records that are left."""
         last = slot if self.slot is None else max(slot, self.slot)
-        return Repeats(records=self.records + records, slot=last, files=self.files, is_whole=True)
+        return Repeats(records=self.records + records, slot=last, files=self.files, digests=self.digests, is_whole=True)
+
+    def whole(self, rest: str | None) -> str | None:
+        """Return the digest of the batch as it came, if files of it were left out and ``rest`` was not."""
+        return summed([*self.digests, rest]) if self.digests and rest is not None else None
 
     def is_everything(self, left: int) -> bool:
         """Whether nothing is left of a batch that had records; ``left``: how many of them are no repeats of files."""
@@ -52,6 +59,17 @@ def _records(digest: str) -> int:
     31
     """
     return int(digest.rsplit(".", 1)[-1], 16)
+
+
+def summed(digests: Sequence[str]) -> str:
+    """Return the digest of records that are those of several digests together.
+
+    >>> summed(["ffffffffffffffff.1.2", "1.2.3"])
+    '0000000000000000.0000000000000003.5'
+    """
+    numbers = [[int(part, 16) for part in digest.split(".")] for digest in digests]
+    first, second, records = (sum(column) for column in zip(*numbers, strict=True))
+    return f"{first % 2**64:016x}.{second % 2**64:016x}.{records:x}"
 
 
 def repeated_files(digests: Mapping[int, str], slot_of: Callable[[str], int | None]) -> dict[int, int | None]:

@@ -127,5 +127,22 @@ def test_columns_of_other_types(source: str, type: str, data: st.DataObject) -> 
     check(convert(array, Column("c", type)), [_as_python(value) for value in array.to_pylist()], type)
 
 
+NESTED: list[tuple[pa.DataType, list[Any], str]] = [
+    (pa.list_(pa.float64()), [[0.123456], [0.5], None], "array<decimal(4,2)>"),
+    (pa.list_(pa.float64()), [[1e300], [1.5]], "array<float>"),
+    (pa.list_(pa.string()), [["1"], ["true"]], "array<boolean>"),
+    (pa.list_(pa.string()), [["YWJj"]], "array<binary>"),
+    (pa.large_list(pa.large_string()), [["a", None], []], "array<string>"),
+    (pa.list_(pa.int64()), [[1], [2**40]], "array<int>"),
+    (pa.struct([("b", pa.int64()), ("a", pa.int32())]), [{"b": 1, "a": 2}, None], "struct<a:int,b:bigint>"),
+    (pa.map_(pa.string(), pa.int8()), [[("a", 1)], []], "map<string,int>"),
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "type"), NESTED, ids=lambda value: str(value)[:30])
+def test_nested_columns(kind: pa.DataType, values: list[Any], type: str) -> None:
+    check(convert(pa.array(values, kind), Column("c", type)), values, type)
+
+
 def _as_python(value: Any) -> Any:
     return value if not isinstance(value, Decimal) or math.isfinite(value) else str(value)

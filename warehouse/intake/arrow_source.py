@@ -7,7 +7,6 @@ The cells of a portion are written by as many threads as there are cores; Arrow 
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,11 +19,15 @@ import pyarrow as pa
 from ebb.index.errors import EngineError, UnreadableInputError
 from ebb.index.inputs import matched
 from ebb.warehouse.intake.batch import ArrowStream
+from ebb.warehouse.intake.compute import computed
+from ebb.warehouse.intake.convert import convert_values
 from ebb.warehouse.intake.faults import raise_faults
+from ebb.warehouse.intake.json_input import decode
 from ebb.warehouse.intake.judge import survey
 from ebb.warehouse.intake.parts import Part, collect
 from ebb.warehouse.intake.quarantine import RefusedFile
 from ebb.warehouse.intake.readers import convert_batch
+from ebb.warehouse.intake.received import RAW, received
 from ebb.warehouse.intake.sizes import IntakeSizes
 from ebb.warehouse.intake.source import Piece
 from ebb.warehouse.intake.staged import Staged, Survey
@@ -32,7 +35,7 @@ from ebb.warehouse.intake.task import Counts, Task
 from ebb.warehouse.parquet.arrow import columns_of_arrow
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["ArrowSource", "file_source", "portions", "refused_source", "stream_source"]
+__all__ = ["ArrowSource", "fields_of", "file_source", "portions", "refused_source", "stream_source"]
 
 _STREAM = "the Arrow stream"
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
@@ -46,17 +49,19 @@ class ArrowSource:
     spec: TableSpec
     sizes: IntakeSizes
     pieces: Sequence[Piece] = field(default=())  # if it is files
+    refused: Sequence[RefusedFile] = ()  # if it is records that were refused before
 
     def survey(self) -> Survey:
         """Return how far the batch reaches; reads it once."""
         task, counts = Task.of(self.spec, "", slot=0, own_slots=True), Counts()
-        found = sum((survey(portion, self.spec) for portion in self.read(task, counts)), Survey())
+        portions = (computed(portion, self.spec, 0) for portion in self.read(task, counts))
+        found = sum((survey(portion, self.spec) for portion in portions), Survey())
         raise_faults(counts.faults)
         return found
 
     def stage(self, task: Task) -> Staged:
         """Write the batch; reads it once."""
-        task = replace(task, pieces={piece.file: piece for piece in self.pieces})
+        task = replace(task, pieces={piece.file: piece for piece in self.pieces}, refused=self.refused)
         return collect(task.table, task.folder, lambda: self._run(task))
 
     def _run(self, task: Task) -> Iterator[Part]:
@@ -103,22 +108,33 @@ def stream_source(stream: ArrowStream, spec: TableSpec, sizes: IntakeSizes) -> A
 
 
 def refused_source(files: Sequence[RefusedFile], spec: TableSpec, sizes: IntakeSizes) -> ArrowSource:
-    """Return records that were refused before, as they are now: their values are texts, as in CSV."""
+    """Return records that were refused before, as they came then.  Requires records that :func:`fields_of` reads."""
+    columns = [column for column in spec.columns if column.name not in spec.input_schema.computed]
 
     def read(_: Task, __: Counts) -> Iterator[pa.Table]:
         for number, file in enumerate(files):
-            rows = [json.loads(record.record) for record in file.records]
-            names = [column.name for column in spec.columns if column.name not in spec.input_schema.computed]
-            arrays = [pa.array([_text(row.get(name)) for row in rows], pa.string()) for name in names]
-            batch = pa.RecordBatch.from_arrays(arrays, names=names)
-            places = {name: place for place, name in enumerate(names)}
-            yield convert_batch(batch, places, spec.columns, file=number)
+            rows = [fields_of(record.record, spec) or {} for record in file.records]
+            found = {column.name: convert_values([row.get(column.name) for row in rows], column) for column in columns}
+            places = pa.array(range(len(rows)), pa.int64())
+            table = received(
+                found, spec.columns, len(rows), lines=places, texts=lambda some: [""] * len(some), file=number
+            )
+            raw = pa.array([record.record for record in file.records], pa.string())
+            yield table.set_column(table.column_names.index(RAW), RAW, raw)
 
-    return ArrowSource(read, spec, sizes)
+    return ArrowSource(read, spec, sizes, refused=files)
 
 
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def fields_of(record: str, spec: TableSpec) -> dict[str, Any] | None:
+    """Return the fields of a refused record under the names of the table; None if it cannot be judged again."""
+    try:
+        found = decode(record)
+    except (ValueError, ArithmeticError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    fields = {spec.inputs.rename.get(name, name): value for name, value in found.items()}
+    return fields if {column.name for column in spec.columns}.issuperset(fields) else None
 
 
 def portions(tables: Iterable[pa.Table], size_bytes: int) -> Iterator[pa.Table]:

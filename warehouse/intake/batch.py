@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Union
 
 from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.warehouse.intake.faults import blamed
 from ebb.warehouse.intake.sizes import IntakeSizes
 from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
 from ebb.warehouse.settings import Engine
@@ -148,9 +149,10 @@ def open_batch(batch: Batch, spec: TableSpec, *, spark: Callable[[], SparkSessio
                 return spark_source.file_source(spark(), pieces, spec, sizes)
             if len(old) < len(files):
                 step = "apply the files of that calendar in a batch of their own"
-                raise UnreadableInputError(
-                    old[0].path, "it has dates of the calendar of Spark 2, and others do not", step
-                )
+                with blamed(str(old[0].path)):
+                    raise UnreadableInputError(
+                        old[0].path, "it has dates of the calendar of Spark 2, and others do not", step
+                    )
             return spark_source.old_file_source(spark(), files, spec, sizes)
         case Frame(frame):
             from ebb.warehouse.intake.spark_source import frame_source
@@ -175,5 +177,6 @@ def _is_direct(files: Sequence[InputFile], old: Sequence[InputFile], engine: Eng
         return not old and sum(sizes_bytes) <= sizes.direct_bytes
     if old:
         what = "it has dates of the calendar of Spark 2, which the engine direct does not read"
-        raise UnreadableInputError(old[0].path, what, "use the engine spark or auto, or write it again")
+        with blamed(str(old[0].path)):
+            raise UnreadableInputError(old[0].path, what, "use the engine spark or auto, or write it again")
     return True

@@ -32,11 +32,9 @@ def computed(table: pa.Table, spec: TableSpec, slot: int) -> pa.Table:
         values, missing = evaluated(expression, table, spec, slot)
         column = spec.column(name)
         numbers = pa.array(values, mask=missing)
-        if column.type == "date":
-            numbers = numbers.cast(pa.int32(), safe=False)
-        elif column.type == "int":
+        if column.type in ("date", "int"):
             is_small = (values >= -(2**31)) & (values < 2**31)
-            numbers = pa.array(np.where(is_small, values, 0), mask=missing | ~is_small)
+            numbers = pa.array(np.where(is_small, values, 0).astype(np.int32), mask=missing | ~is_small)
         place = table.column_names.index(name)
         table = table.set_column(place, name, numbers.cast(arrow_type(column)))
     return table

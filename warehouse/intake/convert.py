@@ -154,7 +154,7 @@ def _from_text(array: pa.Array, column: Column, target: pa.DataType) -> Converte
     if scalar is None or column.type in ("boolean", "binary") or (scalar.is_exact_number and not scalar.is_integer):
         return _slowly(array, column, target)
     if scalar.is_integer:
-        return _partly(array, _matches(array, _WHOLE), lambda some: _in_range(some, column, target), column, target)
+        return _partly(array, _matches(array, _WHOLE), lambda some: _in_range(some, target), column, target)
     if scalar.is_floating:
         return _partly(array, _matches(array, f"^{NUMBER}$"), lambda some: _finite(some, target), column, target)
     if column.type == "date":
@@ -166,9 +166,8 @@ def _matches(array: pa.Array, pattern: str) -> pa.Array:
     return pc.match_substring_regex(array, pattern)
 
 
-def _in_range(array: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
+def _in_range(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Return integers as a column holds them; ArrowInvalid if one does not fit."""
-    del column
     return pc.utf8_ltrim(array, "+").cast(pa.int64()).cast(target)
 
 
@@ -235,7 +234,7 @@ def _from_values(array: pa.Array, column: Column, target: pa.DataType) -> Conver
         (is_number and scalar is not None and scalar.is_exact_number)
         or (column.type == "binary" and not pa.types.is_primitive(kind))
         or (pa.types.is_date(kind) and column.type == "timestamp")
-        or (pa.types.is_nested(kind) and scalar is None)
+        or (scalar is None and _is_same(kind, target))
     )
     if is_alike:
         try:
@@ -243,6 +242,29 @@ def _from_values(array: pa.Array, column: Column, target: pa.DataType) -> Conver
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             pass
     return _slowly(array, column, target)
+
+
+def _is_same(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a nested type differs from another in nothing that values could lose."""
+    if pa.types.is_struct(target):
+        return (
+            pa.types.is_struct(kind)
+            and [field.name for field in kind] == [field.name for field in target]
+            and all(_is_same(one.type, other.type) for one, other in zip(kind, target, strict=True))
+        )
+    if pa.types.is_map(target):
+        return (
+            pa.types.is_map(kind)
+            and _is_same(kind.key_type, target.key_type)
+            and _is_same(kind.item_type, target.item_type)
+        )
+    if pa.types.is_list(target):
+        return (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_same(kind.value_type, target.value_type)
+    if pa.types.is_string(target):
+        return any(is_text(kind) for is_text in _TEXTS)
+    if pa.types.is_signed_integer(target):
+        return pa.types.is_signed_integer(kind) and kind.bit_width <= target.bit_width
+    return bool(kind == target)
 
 
 def _whole_micros(array: pa.Array, column: Column, target: pa.DataType) -> Converted:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ebb.warehouse.intake.convert import Converted, convert
 from ebb.warehouse.intake.received import Unread, received, texts_of, unread
 from ebb.warehouse.store.files import open_text
 
-__all__ = ["csv_header", "csv_lines", "read_csv"]
+__all__ = ["CsvLines", "csv_header", "read_csv"]
 
 _BLOCK_BYTES = 16 * 1024 * 1024  # no record may be larger
 
@@ -42,34 +43,66 @@ def read_csv(
     width: int,
 ) -> Iterator[pa.Table]:
     """Yield the records of a CSV file.  ``places``: of the table's columns; ``width``: how many fields there are."""
-    refused: list[tuple[int, str, str]] = []
+    refused: list[Unread] = []  # in the order of their numbers; Arrow is ahead of what it has handed out
 
     def handle(row: Any) -> str:
         reason = "it has too few fields" if row.actual_columns < row.expected_columns else "it has too many fields"
-        refused.append((row.number - 1, reason, row.text))
+        refused.append(Unread(reason, row.text, row.number - 1))
         return "skip"
 
     wanted = {name: f"f{place}" for name, place in places.items()}
-    taken = 0  # records so far, with those that were refused
-    with pa.input_stream(path, compression="gzip" if path.lower().endswith(".gz") else None) as stream:
-        for batch in _batches(path, stream, list(wanted.values()), handle, separator, encoding, width):
+    taken = 0  # the number of the last record so far
+    with closing(_Counting(path)) as text:
+        ending = False
+        for batch in _batches(path, text, list(wanted.values()), handle, separator, encoding, width):
             count = batch.num_rows
-            numbers = _numbers(taken, count, [number for number, _, _ in refused])
+            numbers = _numbers(taken, count, [record.line for record in refused])
             arrays = {name: batch.column(place) for name, place in wanted.items()}
 
-            def texts(places: Sequence[int], arrays: Mapping[str, pa.Array] = arrays) -> Sequence[str]:
-                return texts_of({name: _shown(array) for name, array in arrays.items()})(places)
+            def texts(chosen: Sequence[int], arrays: Mapping[str, pa.Array] = arrays) -> Sequence[str]:
+                return texts_of({name: _shown(array) for name, array in arrays.items()})(chosen)
 
             found = _converted(arrays, columns)
             yield received(found, columns, count, lines=pa.array(numbers), texts=texts, file=file)
-            taken += count + len(refused)
-            if refused:
-                yield unread([Unread(reason, text, number) for number, reason, text in refused], columns, file)
-                refused.clear()
+            if count:
+                taken = int(numbers[-1])
+                ending = any(b"\n" in (column[count - 1].as_py() or b"") for column in batch.columns)
+            passed = [record for record in refused if record.line is not None and record.line <= taken]
+            if passed:
+                yield unread(passed, columns, file)
+                del refused[: len(passed)]
+        if refused:
+            yield unread(refused, columns, file)
+        elif ending and text.quotes % 2:
+            reason = "a quote is not closed, and the last record holds what follows it"
+            raise UnreadableInputError(path, reason, "close it")
 
 
-def _numbers(before: int, count: int, refused: Sequence[int]) -> Any:
-    """Return the numbers of records in their file, from 1, when some among them were refused."""
+class _Counting:
+    """A text that counts its quotes while it is read."""
+
+    def __init__(self, path: str) -> None:
+        self._raw, self.quotes = open_text(path), 0
+
+    closed = False
+
+    def close(self) -> None:
+        """Close it."""
+        self._raw.close()
+
+    def readable(self) -> bool:
+        """Whether it can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Read some bytes."""
+        data = self._raw.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+def _numbers(before: int, count: int, refused: Sequence[int | None]) -> Any:
+    """Return the numbers of the next records of a file, from 1, when some among them or after them were refused."""
     everything = np.arange(before + 1, before + 1 + count + len(refused))
     return np.setdiff1d(everything, np.array(refused, np.int64), assume_unique=True)[:count]
 
@@ -81,7 +114,7 @@ def _batches(
     is_header = True
     try:
         reader = pa_csv.open_csv(
-            stream,
+            pa.PythonFile(stream, mode="r"),
             read_options=pa_csv.ReadOptions(
                 use_threads=False, block_size=_BLOCK_BYTES, autogenerate_column_names=True, encoding=encoding
             ),
@@ -149,20 +182,36 @@ def _shown(array: pa.Array) -> pa.Array:
     return pa.array([None if v is None else v.decode(errors="backslashreplace") for v in array.to_pylist()])
 
 
-def csv_lines(path: str, numbers: Sequence[int], separator: str, encoding: str) -> dict[int, int]:
-    """Return the lines on which records start, by their numbers; reads the file as far as the last of them."""
-    wanted, found = set(numbers), dict[int, int]()
+class CsvLines:
+    """The lines on which the records of a CSV file start, by their numbers; reads on from where it was left."""
+
+    def __init__(self, path: str, separator: str, encoding: str) -> None:
+        self._file = (path, separator, encoding)
+        self._starts, self._last = _starts(*self._file), 0
+
+    def of(self, numbers: Iterable[int]) -> dict[int, int]:
+        """Return the lines of some records; nothing for those that are not found."""
+        found: dict[int, int] = {}
+        for number in sorted(set(numbers)):
+            if number <= self._last:
+                self._starts, self._last = _starts(*self._file), 0
+            for at, line in self._starts:
+                self._last = at
+                if at == number:
+                    found[number] = line
+                    break
+        return found
+
+
+def _starts(path: str, separator: str, encoding: str) -> Iterator[tuple[int, int]]:
+    """Yield the number of each record and the line on which it starts."""
     with open_text(path) as raw, io.TextIOWrapper(raw, encoding, errors="replace", newline="") as text:
         reader, number, line = csv.reader(text, delimiter=separator), -1, 0
         try:
             for fields in reader:
                 if fields:
                     number += 1
-                    if number in wanted:
-                        found[number] = line + 1
-                        if len(found) == len(wanted):
-                            break
+                    yield number, line + 1
                 line = reader.line_num
         except csv.Error:  # a field that is too long for it
-            pass
-    return found
+            return

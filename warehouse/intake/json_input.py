@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -20,9 +21,10 @@ from ebb.warehouse.intake.convert import convert_values
 from ebb.warehouse.intake.received import Unread, received, unread
 from ebb.warehouse.store.files import open_text
 
-__all__ = ["read_json"]
+__all__ = ["decode", "read_json"]
 
 _LINES = 16 * 1024  # that are converted together
+_WAITING_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 
 
@@ -35,13 +37,14 @@ def read_json(
 ) -> Iterator[pa.Table]:
     """Yield the records of a file, or those whose lines start in some of its bytes."""
     before = _line_breaks(path, start - 1) + 1 if start else 0
-    waiting: list[tuple[int, str | None, bytes]] = []
+    waiting, waiting_bytes = list[tuple[int, str | None, bytes]](), 0
     for number, line in enumerate(_lines(path, encoding, start, stop), start=before + 1):
         if line.strip(b" \t\r\n"):
             waiting.append((number, _text(line), line))
-        if len(waiting) == _LINES:
+            waiting_bytes += len(line)
+        if len(waiting) == _LINES or waiting_bytes > _WAITING_BYTES:
             yield from _records(waiting, path, schema, file)
-            waiting = []
+            waiting, waiting_bytes = [], 0
     if waiting:
         yield from _records(waiting, path, schema, file)
 
@@ -90,7 +93,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # Numbers keep their digits: what they are for a column is decided by the rule for text.
-_decode = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal).decode
+decode = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal).decode
 
 
 def _records(
@@ -107,18 +110,18 @@ def _records(
             refused.append(Unread("it is not UTF-8", line.decode(errors="backslashreplace"), number))
             continue
         try:
-            value = _decode(text)
+            value = decode(text)
             record = _renamed(value, rules.rename) if rules.rename and isinstance(value, dict) else value
         except _TwiceError:
             refused.append(Unread("a field stands there twice", text, number))
             continue
-        except (ValueError, RecursionError):
+        except (ValueError, ArithmeticError, RecursionError):
             refused.append(Unread("it is not JSON", text, number))
             continue
         if not isinstance(record, dict):
             refused.append(Unread("it is not a JSON object", text, number))
             continue
-        if rules.extra == "refuse" and not known.issuperset(record):
+        if (rules.strict or rules.extra == "refuse") and not known.issuperset(record):
             raise _strange(record, known, schema, f"{path}, line {number}")
         found.append(record)
         numbers.append(number)
@@ -147,7 +150,8 @@ def _strange(record: Collection[str], known: Collection[str], schema: InputSchem
     from ebb.index.inputs import matched
 
     try:
-        matched(where, [name for name in record if name not in known], schema)
+        plain = replace(schema, rules=replace(schema.rules, rename={}, extra="refuse"))  # they are renamed already
+        matched(where, [name for name in record if name not in known], plain)
     except SchemaDriftError as error:
         return error
     raise AssertionError(where)  # it has a field that is not known

@@ -26,10 +26,11 @@ _NEVER = 2**63 - 1  # a clock after which nothing is in the future
 _FAR = 9.2e18  # beyond this, a difference of two times does not fit 64 bits
 
 
-def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa.Table:
+def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool, came: pa.Table | None = None) -> pa.Table:
     """Return received records with slots, cell (``_g``, ``_e``), reason and text if refused, and whether over.
 
-    ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's.
+    ``own_slots``: each record keeps the slot of its own insertion time (load) instead of the update's. ``came``: the
+    records before the table computed anything, for the text of those that are refused.
     """
     line = spec.timeline
     table = _zeros_made_one(table, spec)
@@ -39,7 +40,7 @@ def judge(table: pa.Table, spec: TableSpec, slot: int, *, own_slots: bool) -> pa
     good = pc.is_null(reason).to_numpy(zero_copy_only=False)
     groups = _partitions(own if own_slots else np.full(len(own), slot), spec.grid.groups, good)
     cohorts = _partitions(until, spec.grid.cohorts, good)
-    raw = _refused_text(table, spec, good)
+    raw = _refused_text(table if came is None else came, spec, good)
     columns = [table[column.name] for column in spec.columns]
     names = [column.name for column in spec.columns]
     return pa.table(

@@ -8,7 +8,7 @@ try replaces them. Each update's records are a partition, so they go as whole fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = [
-    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "expire_refused", "read_refused",
+    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "expire_refused", "part_refused", "read_refused",
     "write_refused",
 ]  # fmt: skip
 
@@ -210,35 +210,51 @@ def read_refused(table: Table) -> list[RefusedFile]:
 
 
 def clear_refused(
-    table: Table, files: Sequence[RefusedFile], is_cleared: Callable[[Refused], bool], *, now_ms: int
+    table: Table, files: Sequence[RefusedFile], is_cleared: Callable[[RefusedFile, Refused], bool], *, now_ms: int
 ) -> int:
     """Remove some records from the quarantine, and from the disk; returns how many.  Requires the writer's lock."""
+    kept = {file.path: [[r for r in file.records if not is_cleared(file, r)]] for file in files}
+    changed = [file for file in files if len(kept[file.path][0]) < len(file.records)]
+    _rewrite(table, changed, kept, now_ms=now_ms)
+    return sum(len(file.records) - len(kept[file.path][0]) for file in changed)
+
+
+def part_refused(
+    table: Table, files: Sequence[RefusedFile], is_chosen: Callable[[Refused], bool], *, now_ms: int
+) -> None:
+    """Put the chosen records of each file into a file of their own.  Requires the writer's lock."""
+    parts = {
+        file.path: [[r for r in file.records if is_chosen(r)], [r for r in file.records if not is_chosen(r)]]
+        for file in files
+    }
+    _rewrite(table, [file for file in files if all(parts[file.path])], parts, now_ms=now_ms)
+
+
+def _rewrite(
+    table: Table, files: Sequence[RefusedFile], parts: Mapping[str, Sequence[Sequence[Refused]]], *, now_ms: int
+) -> None:
+    """Write the parts of some files as files of their own, in one commit."""
     import pyarrow as pa
 
     delta = _open(table)
-    live = {} if delta is None else {path: (path, slot, size) for path, slot, size in _live(delta)}
+    if delta is None or not files:
+        return
+    live = {path: (path, slot, size) for path, slot, size in _live(delta)}
+    schema = pa.schema([(name, pa.int64() if name == "line" else pa.string()) for name in _FIELDS])
     actions: list[Action] = []
-    gone, count = list[str](), 0
     for file in files:
-        kept = [asdict(record) for record in file.records if not is_cleared(record)]
-        if file.path not in live or len(kept) == len(file.records):
-            continue
-        if kept:
-            rows = pa.Table.from_pylist(
-                [{name: row[name] for name in _FIELDS} for row in kept],
-                pa.schema([(name, pa.int64() if name == "line" else pa.string()) for name in _FIELDS]),
-            )
+        for records in filter(None, parts[file.path]):
+            rows = [asdict(record) for record in records]
             path = quarantine_file(file.slot, Path(new_data_file("")).name)
             with disk_errors(f"the quarantine of table {table.name} cannot be written"):
-                _write(f"{table.quarantine}/{path}", rows)
+                _write(
+                    f"{table.quarantine}/{path}",
+                    pa.Table.from_pylist([{n: r[n] for n in _FIELDS} for r in rows], schema),
+                )
                 size = size_of(table.quarantine / path)
             values = {"_slot": str(file.slot)}
             actions.append(add_action(path, size, values, now_ms, data_change=True, statistics="{}"))
         actions.append(_removal(*live[file.path], now_ms))
-        gone.append(file.path)
-        count += len(file.records) - len(kept)
-    if delta is not None and actions:
-        _append(table, delta.version() + 1, actions, op="clear", now_ms=now_ms)
-        with disk_errors(f"files of the quarantine of table {table.name} cannot be erased"):
-            _unlink(table, gone)
-    return count
+    _append(table, delta.version() + 1, actions, op="clear", now_ms=now_ms)
+    with disk_errors(f"files of the quarantine of table {table.name} cannot be erased"):
+        _unlink(table, [file.path for file in files])

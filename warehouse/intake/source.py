@@ -173,7 +173,7 @@ def _piece(number: int, file: InputFile, schema: InputSchema) -> Piece:
         places = matched(where, found.names, schema, type_of)
         return replace(piece, places=places, stop=file.footer.metadata.num_row_groups)
     start = _first_bytes(file.path)
-    encoding = schema.rules.encoding or encoding_of(start)
+    encoding = codecs.lookup(schema.rules.encoding or encoding_of(start)).name
     piece = replace(piece, encoding=encoding)
     if file.format == "json":
         if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*([{]|$)", start):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, Column
 from ebb.index.errors import InputError
 from ebb.index.inputs import matched
+from ebb.warehouse.intake.compute import computed
 from ebb.warehouse.intake.faults import dumps_fault, loads_fault, raise_faults
 from ebb.warehouse.intake.judge import OVER, survey
 from ebb.warehouse.intake.parts import Part, collect
@@ -50,6 +51,7 @@ class SparkSource:
     size_bytes: int | None  # in memory; None if nobody knows
     sizes: IntakeSizes
     pieces: Sequence[Piece] = field(default=())  # if it is files
+    largest_bytes: int = 0  # what cannot be cut and has to be read by one task
 
     @spark_errors("the batch cannot be read")
     def survey(self) -> Survey:
@@ -60,7 +62,7 @@ class SparkSource:
         def survey_batches(batches: Batches) -> Iterator[pa.RecordBatch]:
             counts = Counts()
             for table in read(task, batches, counts):
-                found = survey(table, spec)
+                found = survey(computed(table, spec, 0), spec)
                 yield _row(last_slot=found.last_slot, records=found.records, _fault=None)
             for fault in counts.faults:
                 yield _row(last_slot=None, records=0, _fault=dumps_fault(fault))
@@ -84,7 +86,8 @@ class SparkSource:
     def _run(self, task: Task) -> list[Part]:
         job = _SparkTask(task, self.read)
         frame = self.frame(self._tasks())
-        if self.size_bytes is not None and self.size_bytes <= _cores(frame) * self.sizes.task_bytes:
+        is_small = self.size_bytes is not None and self.size_bytes <= _cores(frame) * self.sizes.task_bytes
+        if is_small and self.largest_bytes <= self.sizes.task_bytes:
             written = frame.mapInArrow(job.take_in, "part string")
         else:
             judged = frame.mapInArrow(job.judge, _judged_ddl(self.spec))
@@ -111,7 +114,8 @@ def file_source(spark: SparkSession, pieces: Sequence[Piece], spec: TableSpec, s
         return task.read((shares[number] for number in numbers), counts)
 
     size_bytes = sum(piece.memory_bytes for piece in pieces)
-    return SparkSource(frame, read, spec, size_bytes, sizes, pieces)
+    largest_bytes = max((share.memory_bytes for share in shares), default=0)
+    return SparkSource(frame, read, spec, size_bytes, sizes, pieces, largest_bytes)
 
 
 @spark_errors("the batch cannot be read")

@@ -10,6 +10,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,11 @@ from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.errors import InputError
 from ebb.index.grid import Cell
 from ebb.warehouse.intake.compute import computed
-from ebb.warehouse.intake.csv_input import csv_lines
+from ebb.warehouse.intake.csv_input import CsvLines
 from ebb.warehouse.intake.digest import Digest, record_hashes
 from ebb.warehouse.intake.judge import OVER, judge
 from ebb.warehouse.intake.parts import Part
-from ebb.warehouse.intake.quarantine import write_refused
+from ebb.warehouse.intake.quarantine import RefusedFile, write_refused
 from ebb.warehouse.intake.readers import read_piece
 from ebb.warehouse.intake.received import COLUMN, FILE, LINE, RAW, REASON
 from ebb.warehouse.intake.source import Piece
@@ -87,6 +88,7 @@ class Task:
     own_slots: bool  # each record keeps the slot of its own insertion time (load) instead of the update's
     sizes: WriteSizes = field(default_factory=WriteSizes)
     pieces: Mapping[int, Piece] = field(default_factory=dict)  # the files of the batch
+    refused: Sequence[RefusedFile] = ()  # if it is records that were refused before
 
     @staticmethod
     def of(spec: TableSpec, table: str, *, slot: int, own_slots: bool, sizes: WriteSizes | None = None) -> Task:
@@ -122,7 +124,8 @@ class Task:
 
     def judge(self, received: pa.Table) -> pa.Table:
         """Judge records as they came, with their hashes beside them if somebody else will count them."""
-        return judge(computed(received, self.spec, self.slot), self.spec, self.slot, own_slots=self.own_slots)
+        stamped = computed(received, self.spec, self.slot)
+        return judge(stamped, self.spec, self.slot, own_slots=self.own_slots, came=received)
 
     def hashes(self, received: pa.Table) -> tuple[Hashes, Hashes]:
         """Return two hashes of each record as it will be stored, and two of it as it came."""
@@ -186,14 +189,24 @@ class Task:
         lines: dict[int, Mapping[int, int]] = {}
         for file in {file for file in files if file in self.pieces and self.pieces[file].format == "csv"}:
             piece = self.pieces[file]
-            chosen = [number for at, number in zip(files, numbers, strict=True) if at == file]
-            lines[file] = csv_lines(piece.path, chosen, piece.separator, piece.encoding)
+            finder = _line_finder(self.folder.split("/", 1)[0], piece.path, piece.separator, piece.encoding)
+            lines[file] = finder.of(number for at, number in zip(files, numbers, strict=True) if at == file)
         places = [lines[f].get(n) if f in lines else n for f, n in zip(files, numbers, strict=True)]
         names = [Path(self.pieces[file].path).name if file in self.pieces else None for file in files]
+        if self.refused:  # they stay where they were found first
+            came = [self.refused[f].records[n] for f, n in zip(files, numbers, strict=True)]
+            names, places = [record.file for record in came], [record.line for record in came]
         kept: Sequence[Any] = [
             table[REASON], table[RAW], pa.array(names, pa.string()), pa.array(places, pa.int64()), table[COLUMN],
         ]  # fmt: skip
         return pa.table(kept, names=[REASON, RAW, FILE, LINE, COLUMN])
+
+
+@lru_cache(maxsize=4)
+def _line_finder(batch: str, path: str, separator: str, encoding: str) -> CsvLines:
+    """Return what knows the lines of a file; for one batch, because a file may change."""
+    del batch
+    return CsvLines(path, separator, encoding)
 
 
 def by_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[CellTables]:

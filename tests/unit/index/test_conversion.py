@@ -49,6 +49,7 @@ REFUSED: list[tuple[Any, str]] = [
     ("2013-01-01T00:00:00+24:00", "timestamp"), ("2013-01-01T00:00:00+01:60", "timestamp"), ("now", "timestamp"),
     (1, "array<int>"), ([True], "array<int>"), ("{}", "array<int>"), ("[", "array<int>"),
     ({"a": "x"}, "map<string,int>"), ([(None, 1)], "map<string,int>"), (5, "map<string,int>"),
+    ("[" * 200_000, "array<int>"), ("[0.123456]", "array<decimal(4,2)>"),
     ({"c": 1}, "struct<a:int,b:string>"), (5, "struct<a:int>"), ("5", "struct<a:int>"),
 ]  # fmt: skip
 

@@ -85,6 +85,7 @@ def test_an_expression_is_read(text: str, tree: object) -> None:
         ("came + 0s", "is not a positive number with a unit"),
         ("(" * 60 + "came" + ")" * 60, "it is nested too deeply"),
         ("sleep(came)", "'sleep' is not a column"),
+        ("came" + " + 1h" * 1000, "it has 2001 words and signs, and 300 are enough"),
         ("", "'the end' stands where a value should be"),
     ],
 )

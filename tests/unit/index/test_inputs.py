@@ -103,8 +103,9 @@ def test_columns_are_renamed_before_they_meet() -> None:
     ("wish", "said"),
     [
         ({"extra": "drop"}, "extra is 'drop'; it must be refuse or ignore"),
-        ({"separator": "ab"}, "separator 'ab' must be one character"),
-        ({"separator": '"'}, "must be one character"),
+        ({"separator": "ab"}, "separator 'ab' must be one ASCII character"),
+        ({"separator": '"'}, "must be one ASCII character"),
+        ({"separator": "é"}, "must be one ASCII character"),
         ({"encoding": "klingon"}, "encoding 'klingon' is not known"),
         ({"rename": ["a"]}, "rename 'a' is not OLD=NEW"),
         ({"rename": ["=b"]}, "is not OLD=NEW"),

@@ -119,6 +119,40 @@ def test_integers_and_dates_have_lifetimes_too(warehouse: Warehouse) -> None:
     assert [str(row["expires"]) for row in scanned(days)] == ["2026-01-03"]
 
 
+def test_a_time_beyond_its_type_is_none(warehouse: Warehouse) -> None:
+    """It was cut to 32 bits."""
+    import pyarrow as pa
+
+    schema = "k STRING, came DATE, more BIGINT"
+    days = warehouse.create("d", schema=schema, key="k", inserted="came", expires="came + more", tick="1d", span="9d")
+    day = datetime(2026, 1, 1, tzinfo=timezone.utc).date()
+    report = days.update(pa.table({"k": ["a"], "came": [day], "more": [2**32 + 10]}), at="2026-01-01")
+    assert report.reasons == {"expiration time expires is null": 1}
+
+
+def test_what_a_record_brought_is_what_the_quarantine_keeps(warehouse: Warehouse) -> None:
+    import pyarrow as pa
+
+    wish = {"schema": "k STRING, came INT, e INT", "key": "k", "inserted": "came", "tick": 1, "span": 9}
+    table = warehouse.create("n", **wish, expires="coalesce(e, now + 5) AS e")
+    table.update(pa.table({"k": [None], "came": [5], "e": pa.nulls(1, pa.int32())}), at=5)
+    assert table.quarantine().records[0].record == '{"k": null, "came": 5, "e": null}'
+
+
+def test_a_load_sets_the_clock_by_what_batches_bring(warehouse: Warehouse) -> None:
+    import pyarrow as pa
+
+    numbers = warehouse.create(
+        "n", schema="k STRING, came INT", key="k", inserted="came", lifetime=30, tick=10, span=100
+    )
+    assert numbers.load(pa.table({"k": ["a"], "came": [25]})).slot == 3
+    stamped = warehouse.create(
+        "s", schema="k STRING, n INT", key="k", inserted="now AS n", lifetime=30, tick=10, span=100
+    )
+    with pytest.raises(ebb.UsageError, match="the table computes the insertion time itself"):
+        stamped.load(pa.table({"k": ["a"]}))
+
+
 @pytest.mark.parametrize(
     ("wish", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,22 @@ def test_a_file_that_comes_again_beside_a_new_one_is_left_out(table: OpenTable, 
     retried = table.update([again, second], at=6, engine="direct")
     assert (retried.already_applied, retried.repeated_of, retried.repeated) == (True, 6, 3)
     assert scanned_ids(table) == [1, 2, 3]
+
+
+def test_a_batch_of_which_a_file_was_left_out_is_known_as_a_whole_too(table: OpenTable, tmp_path: Path) -> None:
+    table.update(write_batch(tmp_path / "a.csv", A), at=5, engine="direct")
+    table.update([write_batch(tmp_path / "x.csv", A), write_batch(tmp_path / "b.csv", B)], at=6, engine="direct")
+
+    assert table.update(arrow_batch([*A, *B])).already_applied
+    assert scanned_ids(table) == [1, 2, 3]
+
+
+def test_files_of_one_name_in_several_folders_are_told_apart(warehouse: Warehouse, tmp_path: Path) -> None:
+    table = integer_table(warehouse, "other", span="20")
+    files = [write_batch(tmp_path / folder / "same.csv", A) for folder in ("x", "y", "z")]
+    report = table.load(files, engine="direct")
+
+    assert (report.admitted, report.repeated, report.repeated_files) == (1, 2, ("same.csv", "same.csv"))
 
 
 def test_two_equal_files_in_one_batch_count_once(table: OpenTable, tmp_path: Path) -> None:
@@ -139,13 +156,15 @@ def test_a_batch_that_was_applied_is_recognised_before_the_next_tick_is_over(
 
 
 def test_what_is_left_out_is_added_up() -> None:
-    repeats = Repeats().and_files({"a": (3, "0.0.a"), "b": (None, "0.0.1")}).and_files({"c": (2, "0.0.2")})
+    repeats = Repeats().and_files([("a", 3, "0.0.a"), ("b", None, "0.0.1")]).and_files([("a", 2, "0.0.2")])
 
-    assert (repeats.records, repeats.slot, dict(repeats.files)) == (13, 3, {"a": 3, "b": None, "c": 2})
+    assert (repeats.records, repeats.slot, repeats.files) == (13, 3, ("a", "b", "a"))
+    assert repeats.whole("1.2.1") == "0000000000000001.0000000000000002.e"
+    assert (repeats.whole(None), Repeats().whole("1.2.1")) == (None, None)
     assert repeats.is_everything(0)
     assert not repeats.is_everything(1)
     assert not Repeats().is_everything(0)
-    assert repeats.and_all(5, 9) == Repeats(records=18, slot=9, files=repeats.files, is_whole=True)
+    assert repeats.and_all(5, 9) == replace(repeats, records=18, slot=9, is_whole=True)
     assert repeats.and_all(5, 1).slot == 3
     assert Repeats().and_all(5, 1).is_everything(5)
     assert repeated_files({}, lambda _: None) == {}

@@ -114,6 +114,39 @@ def test_the_lines_of_refused_records_are_told_whatever_stands_between(table: Op
     }
 
 
+def test_a_quote_that_is_not_closed_refuses_the_file(table: OpenTable, tmp_path: Path) -> None:
+    """The rest of the file was the last field of one admitted record."""
+    with pytest.raises(ebb.UnreadableInputError, match="a quote is not closed"):
+        take(table, tmp_path / "b.csv", 'net,came,until,code\n1,5,9,"x\n2,5,9,y\n3,5,9,z\n')
+    assert shown(take(table, tmp_path / "c.csv", 'net,came,until,code\n1,5,9,"x\ny"\n2,5,9,5" pipe\n')) == [
+        ('5" pipe', "2.00"), ("x\ny", "1.00"),
+    ]  # fmt: skip
+
+
+def test_lines_are_right_when_a_file_has_many_blocks(
+    table: OpenTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow refuses records of the next block before it hands out this one."""
+    monkeypatch.setattr("ebb.warehouse.intake.csv_input._BLOCK_BYTES", 200)
+    rows = [f"k{i},1,5,9" if i % 2 else f"k{i},1,5" if i % 4 else f"k{i},x,5,9" for i in range(100)]
+    take(table, tmp_path / "b.csv", "\n".join(["code,net,came,until", *rows]) + "\n")
+
+    found = {
+        json.loads(r.record)["code"] if r.column else r.record.split(",")[0]: r.line
+        for r in refused_records(table.table)
+    }
+    assert found == {f"k{i}": i + 2 for i in range(0, 100, 2)}
+
+
+def test_numbers_that_no_computer_holds_refuse_their_record(table: OpenTable, tmp_path: Path) -> None:
+    row = '{"code": "a", "net": NUMBER, "came": 5, "until": 9}'
+    numbers = ("1e99999999999999999999", "1" * 5000, "-1e400", "1.5")
+    rows = take(table, tmp_path / "b.jsonl", "\n".join(row.replace("NUMBER", number) for number in numbers))
+
+    assert shown(rows) == [("a", "1.50")]
+    assert len(refused_records(table.table)) == 3
+
+
 def test_pieces_of_json_lines_are_all_of_it_with_their_lines(tmp_path: Path) -> None:
     schema = InputSchema(columns=integer_table(Warehouse.open(tmp_path / "w")).table.snapshot().spec.columns)
     lines = ["{}" if i % 7 else "broken" + "!" * i for i in range(200)]
