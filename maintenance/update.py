@@ -132,6 +132,7 @@ def update(
         finally:
             is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
             lock.is_in_order = is_removed and lock.is_in_order
+        warnings += _rounded(spec.timeline, at, slot)
         report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
         if not context.dry_run:
             report, is_done = _run_what_is_due(after, report, context, phases, was_in_order=was_in_order)
@@ -182,6 +183,14 @@ def load(
 
 def _since(started: float) -> float:
     return round(time.monotonic() - started, 3)
+
+
+def _rounded(line: Timeline, at: int | None, slot: int) -> list[str]:
+    """Say that a time was not the end of a tick: records after that end are not due yet."""
+    if at is None or at == line.end_of(slot):
+        return []
+    start = line.kind.show_time(line.origin)
+    return [f"{line.kind.show_time(at)} is not the end of a tick; {line.show_slot(slot)} is, counted from {start}"]
 
 
 def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, list[str]]:

@@ -41,7 +41,9 @@ __all__ = [
 ]
 
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # and halves of characters
+_CONTROL = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)  # and halves of characters
 _SHADES = " ░▒▓█"
 _USUAL_COLUMNS = 120
 

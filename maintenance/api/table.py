@@ -45,13 +45,20 @@ __all__ = ["OpenTable"]
 class OpenTable:
     """One table of a warehouse.
 
-    >>> import ebb, tempfile
+    >>> import ebb, pyarrow, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     times = {"inserted": "came", "expires": "until", "tick": "10", "span": "120"}
-    ...     cars = ebb.open(folder).create("cars", schema="plate STRING, came INT, until INT", key=["plate"], **times)
-    ...     report = cars.update(at=10)  # a tick without a batch
-    ...     report.slot, cars.status().clock_time, cars.probe("K-77").num_rows
-    (1, '10', 0)
+    ...     times = {"inserted": "came", "expires": "until", "tick": 10, "span": 120}
+    ...     cars = ebb.open(folder).create("cars", schema="plate STRING, came INT, until INT", key="plate", **times)
+    ...     batch = pyarrow.table({"plate": ["K-77", "B-12", None], "came": [1, 4, 5], "until": [70, 25, 30]})
+    ...     report = cars.update(batch, at=10)
+    ...     print(report.admitted, report.quarantined, cars.update(batch).already_applied)
+    ...     print(cars.probe("K-77")["until"].to_pylist(), cars.scan(where="until < 50").read_all().num_rows)
+    ...     print(cars.quarantine().reasons, cars.update(at=30, catch_up=True).expired, cars.status().clock_time)
+    ...     print(cars.alter(deletion_bound=60).after.deletion_bound, cars.explain().slot, cars.at_latest())
+    2 1 True
+    [70] 1
+    {'key plate is null': 1} 1 30
+    60 4 <Window of 'cars' at 30, version 3>
     """
 
     def __init__(self, warehouse: Warehouse, table: Table, read_sizes: ReadSizes | None = None) -> None:

@@ -27,7 +27,7 @@ from ebb.warehouse.table.snapshot import Snapshot
 __all__ = ["Window"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Window:
     """One window of one table.  Every method sees the same records, whatever is committed meanwhile."""
 
@@ -43,6 +43,11 @@ class Window:
             shown = line.kind.show_time(self.moment)
             msg = f"time {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, choose a later time"
             raise InputError(msg)
+
+    def __repr__(self) -> str:
+        clock, name = self.clock, self.snapshot.table.name
+        shown = "empty" if clock is None else f"at {self.snapshot.spec.timeline.show_slot(clock)}"
+        return f"<{type(self).__name__} of {name!r} {shown}, version {self.version}>"
 
     @property
     def clock(self) -> int | None:
