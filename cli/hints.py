@@ -36,6 +36,7 @@ STEPS = {
     "no_warehouse": "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first",
     "not_due": "run again then, or pass --at",
     "rename": 'rename it, or pass --rename "{4}"',
+    "rename_new": 'pass --rename "{2}=NEW"',
     "schema": "pass --schema instead of --like",
     "spark_settings": "check java -version (17), --master and --conf",
     "table_exists": "choose another name or run: ebb drop {0}",

@@ -246,6 +246,7 @@ def _times(
     inserted = _time_column(wish.inserted, "inserted")
     if (wish.expires is None) == (wish.lifetime is None):
         msg = "a table needs to know when its records expire"
+        msg = msg if wish.expires is None else "the expiration time and a lifetime are both given"
         raise UsageError(msg, "name either a column or expression, or a lifetime", hint="expires")
     if wish.lifetime is not None:
         lifetime = wish.lifetime

@@ -45,7 +45,7 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "status": ("with NAME the status; without, `warehouse` and `tables`, a list of them, where a broken table has `name` and `error`", (Status, CellStatus)),
     "history": ("`name`, `oldest_version`, `log_retention`, `log_retention_seconds` and `commits`, a list; what a commit does not say is left out", (Commit,)),
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
-    "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
+    "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
     "adopt": ("the adoption", (Adoption,)),
     "seal": ("what was done", (Upkeep,)),
     "purge": ("what was done", (Upkeep,)),

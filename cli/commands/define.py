@@ -194,10 +194,10 @@ def alter(
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return (
-            ", ".join(f"{name} {text}" for name, text in value.items() if text not in (None, False, {})) or "as usual"
-        )
+    if isinstance(value, dict):  # the rules for batches
+        renamed = [f"rename {old}={new}" for old, new in value["rename"].items()]
+        others = [f"{name} {value[name]}" for name in ("extra", "separator", "encoding") if value[name] is not None]
+        return ", ".join([*(["strict"] if value["strict"] else []), *others, *renamed])
     return "none" if value is None else str(value)
 
 

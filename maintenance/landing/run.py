@@ -116,11 +116,9 @@ def _applied(
     """Finish what a run before has taken, apply what is due, erase what has been kept for long enough."""
     line = snapshot.spec.timeline
     batches = taken_batches(folder)
-    slots = [
-        *map(slot_of, batches),
-        *(file.slot for file in arrived(folder, line, snapshot.spec.label)),
-        due_slot(line, until),
-    ]
+    due = due_slot(line, until)
+    arriving = [file.slot for file in arrived(folder, line, snapshot.spec.label) if file.slot is not None]
+    slots = [*map(slot_of, batches), *(slot for slot in arriving if due is None or slot <= due), due]
     last = max(slot for slot in (*slots, snapshot.ledger.clock, 0) if slot is not None)
     work = _Work(snapshot.table, snapshot.spec, folder, context, yes=yes, allow_repeats=allow_repeats, last=last)
     for batch in batches:

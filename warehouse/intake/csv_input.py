@@ -18,7 +18,7 @@ import pyarrow.csv as pa_csv
 
 from ebb.index.columns import Column
 from ebb.index.errors import UnreadableInputError
-from ebb.warehouse.intake.convert import Converted, convert
+from ebb.warehouse.intake.convert import convert
 from ebb.warehouse.intake.received import Unread, received, texts_of, unread
 from ebb.warehouse.store.files import open_text
 
@@ -54,19 +54,22 @@ def read_csv(
     taken = 0  # the number of the last record so far
     with closing(_Counting(path)) as text:
         ending = False
-        for batch in _batches(path, text, list(wanted.values()), handle, separator, encoding, width):
-            count = batch.num_rows
+        for fields in _batches(path, text, list(wanted.values()), handle, separator, encoding, width):
+            batch, count = fields, fields.num_rows
             numbers = _numbers(taken, count, [record.line for record in refused])
-            arrays = {name: batch.column(place) for name, place in wanted.items()}
-
-            def texts(chosen: Sequence[int], arrays: Mapping[str, pa.Array] = arrays) -> Sequence[str]:
-                return texts_of({name: _shown(array) for name, array in arrays.items()})(chosen)
-
-            found = _converted(arrays, columns)
-            yield received(found, columns, count, lines=pa.array(numbers), texts=texts, file=file)
             if count:
                 taken = int(numbers[-1])
                 ending = any(b"\n" in (column[count - 1].as_py() or b"") for column in batch.columns)
+            broken = _broken(batch)
+            if broken is not None:
+                shown = [separator.join(row) for row in _shown(batch.filter(pa.array(broken)))]
+                marked = zip(shown, numbers[broken].tolist(), strict=True)
+                yield unread([Unread("it is not UTF-8", text, number) for text, number in marked], columns, file)
+                batch, numbers = batch.filter(pa.array(~broken)), numbers[~broken]
+            arrays = {name: batch.column(place).cast(pa.string()) for name, place in wanted.items()}
+            found = {column.name: convert(arrays[column.name], column) for column in columns if column.name in arrays}
+            lines = pa.array(numbers, pa.int64())
+            yield received(found, columns, batch.num_rows, lines=lines, texts=texts_of(arrays), file=file)
             passed = [record for record in refused if record.line is not None and record.line <= taken]
             if passed:
                 yield unread(passed, columns, file)
@@ -144,42 +147,30 @@ def _batches(
         ) from error
 
 
-def _converted(arrays: Mapping[str, pa.Array], columns: Sequence[Column]) -> dict[str, Converted]:
-    found: dict[str, Converted] = {}
-    for column in columns:
-        if column.name not in arrays:
-            continue
-        text, broken = _texts(arrays[column.name])
-        values, bad = convert(text, column)
-        if broken is not None:
-            bad = broken if bad is None else bad | broken
-        found[column.name] = values, bad
-    return found
+def _broken(batch: pa.RecordBatch) -> Any:
+    """Return which records have a field that is not UTF-8; None if all are fine."""
+    broken = np.zeros(batch.num_rows, np.bool_)
+    for column in batch.columns:
+        try:
+            column.cast(pa.string())
+        except pa.ArrowInvalid:
+            broken |= np.array([not _is_text(value) for value in column.to_pylist()], np.bool_)
+    return broken if broken.any() else None
 
 
-def _texts(array: pa.Array) -> tuple[pa.Array, Any]:
-    """Return bytes as text, and which are none."""
+def _is_text(value: bytes | None) -> bool:
     try:
-        return array.cast(pa.string()), None
-    except pa.ArrowInvalid:
-        values = [_text(value) for value in array.to_pylist()]
-        broken = np.array([value is ... for value in values])
-        return pa.array([None if value is ... else value for value in values], pa.string()), broken
-
-
-def _text(value: bytes | None) -> Any:
-    try:
-        return None if value is None else value.decode()
+        if value is not None:
+            value.decode()
     except UnicodeDecodeError:
-        return ...
+        return False
+    return True
 
 
-def _shown(array: pa.Array) -> pa.Array:
-    """Return bytes as text for people."""
-    text, broken = _texts(array)
-    if broken is None:
-        return text
-    return pa.array([None if v is None else v.decode(errors="backslashreplace") for v in array.to_pylist()])
+def _shown(batch: pa.RecordBatch) -> list[list[str]]:
+    """Return the fields of records as text for people."""
+    rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return [["" if value is None else value.decode(errors="backslashreplace") for value in row] for row in rows]
 
 
 class CsvLines:

@@ -106,6 +106,8 @@ def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires
     line = spec.timeline
     span = line.kind.show_duration(line.span)
     (ins, ins_null), (exp, exp_null) = inserted, expires
+    # Where the table stamps the insertion itself, a record that came too late has expired on arrival.
+    is_short = (exp <= ins) & (_slots(expires, line) > slot) if spec.inserted_as else exp <= ins
     lifetime = exp.astype(np.float64) - ins.astype(np.float64)
     tests: list[tuple[Any, str]] = []
     for name in spec.key:
@@ -116,7 +118,7 @@ def _reasons(table: pa.Table, spec: TableSpec, slot: int, inserted: Any, expires
     tests += [
         (ins_null, f"insertion time {spec.inserted} is null"),
         (exp_null, f"expiration time {spec.expires} is null"),
-        (exp <= ins, "expires at or before its insertion"),
+        (is_short, "expires at or before its insertion"),
         ((lifetime > _FAR) | (exp - ins > line.span), f"lives longer than the span {span}"),
         (_is_far(ins, line) | _is_far(exp, line), "its time is out of range"),
         (own > slot, "inserted in the future"),

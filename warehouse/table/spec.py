@@ -62,8 +62,8 @@ def check_new_columns(columns: Sequence[Column]) -> None:
             msg = f"columns {seen[column.name.lower()]} and {column.name} differ in case at most; rename one"
             raise UsageError(msg)
         if re.search(r"[ ,;{}()\n\t=`.]", column.name):
-            msg = f"column name {column.name!r} holds one of the characters ' ,;{{}}()=`.' that Delta tables refuse; rename it"
-            raise UsageError(msg)
+            msg = f"column name {column.name!r} holds one of the characters ' ,;{{}}()=`.' that Delta tables refuse"
+            raise UsageError(msg, "rename it", column.name, hint="rename_new")
         seen[column.name.lower()] = column.name
 
 

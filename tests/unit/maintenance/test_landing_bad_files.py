@@ -166,6 +166,17 @@ def test_a_file_that_is_delivered_again_is_applied_once(table: OpenTable, landin
     assert scanned_ids(table) == []
 
 
+def test_what_is_refused_is_kept_from_where_the_clock_went(tmp_path: Path, landing: Path) -> None:
+    """A file of the year 2099 made refused files stay until then."""
+    warehouse = Warehouse(Settings(warehouse=tmp_path / "w", engine="direct"), now=lambda: NOW)
+    timestamp_table(warehouse, landing=str(landing))
+    (landing / "2099-01-01T0000Z.csv").write_text("id,key,inserted,expires\n")
+    (landing / "2026-01-01T1200Z.json").write_text("[{}]")
+    (aside,) = (outcome.set_aside for outcome in run(warehouse) if outcome.set_aside)
+
+    assert aside == str(landing / "_refused" / "490908")
+
+
 def test_names_may_say_the_start_of_a_tick(tmp_path: Path, landing: Path) -> None:
     warehouse = Warehouse(Settings(warehouse=tmp_path / "w", engine="direct"), now=lambda: NOW + timedelta(days=3))
     wish = {"tick": "1d", "span": "5d", "landing": str(landing), "label": "start"}

@@ -139,6 +139,15 @@ def test_what_a_record_brought_is_what_the_quarantine_keeps(warehouse: Warehouse
     assert table.quarantine().records[0].record == '{"k": null, "came": 5, "e": null}'
 
 
+def test_what_had_expired_when_it_was_stamped_is_counted_and_not_kept(warehouse: Warehouse) -> None:
+    import pyarrow as pa
+
+    wish = {"schema": "k STRING, until INT", "key": "k", "inserted": "now", "expires": "until", "tick": 10, "span": 90}
+    table = warehouse.create("n", **wish)
+    report = table.update(pa.table({"k": ["old", "edge", "new"], "until": [5, 20, 21]}), at=20)
+    assert (report.admitted, report.expired_on_arrival, report.quarantined) == (1, 2, 0)
+
+
 def test_a_load_sets_the_clock_by_what_batches_bring(warehouse: Warehouse) -> None:
     import pyarrow as pa
 
@@ -157,7 +166,7 @@ def test_a_load_sets_the_clock_by_what_batches_bring(warehouse: Warehouse) -> No
     ("wish", "said"),
     [
         ({}, "a table needs to know when its records expire"),
-        ({"expires": "came", "lifetime": "1h"}, "a table needs to know when its records expire"),
+        ({"expires": "came", "lifetime": "1h"}, "the expiration time and a lifetime are both given"),
         ({"lifetime": "1 fortnight"}, "expression"),
         ({"lifetime": "kind"}, "column kind has type string, which is neither"),
         ({"expires": "came + gone"}, "'gone' is not a column"),

@@ -75,8 +75,9 @@ def test_a_byte_that_is_not_utf_8_refuses_its_record_and_not_the_header(table: O
 
     assert shown(rows) == [("a", "2.00")]
     (refused,) = refused_records(table.table)
-    assert (refused.reason, refused.line, refused.column) == ("code does not fit string", 2, "code")
-    assert json.loads(refused.record)["code"] == "\\xe9"
+    assert (refused.reason, refused.line, refused.record) == ("it is not UTF-8", 2, "\\xe9,1,5,9")
+    with pytest.raises(ebb.InputError, match="holds no record that can be applied as it is"):
+        table.retry_quarantine(at=6)
 
 
 def test_columns_are_renamed_and_others_ignored_if_the_rules_say_so(warehouse: Warehouse, tmp_path: Path) -> None:
