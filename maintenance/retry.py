@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ebb.index.errors import InputError
 from ebb.maintenance.context import Context
 from ebb.maintenance.stage import retried_digest
-from ebb.maintenance.update import Report, update
+from ebb.maintenance.update import Report, next_tick, update
 from ebb.warehouse.intake.batch import Refusals
 from ebb.warehouse.intake.quarantine import Refused, RefusedFile, clear_refused, part_refused, read_refused
 from ebb.warehouse.table.snapshot import Snapshot, Table
+from ebb.warehouse.table.spec import TableSpec
 
 __all__ = ["Cleared", "clear", "retry"]
 
@@ -27,19 +29,25 @@ class Cleared:
 def retry(table: Table, context: Context, *, reason: str | None = None, at: int | None = None) -> Report:
     """Apply the refused records that are records now as an update; they leave the quarantine, the others stay.
 
-    Records that could not be read at all cannot be judged again: they have to be repaired in a file. The chosen records
-    are put into files of their own first, and the update remembers these files: whoever is killed before they are
-    cleared may start again, and nothing is admitted twice. Records that are refused again are in quarantine anew.
+    Records that could not be read at all cannot be judged again: they have to be repaired in a file. The records that
+    are fine now are put into files of their own first, and the update remembers these files: whoever is killed before
+    they are cleared may start again, and nothing is admitted twice. The others are not touched, so that they go when
+    the time of their first refusal is over.
     """
-    from ebb.warehouse.intake.arrow_source import fields_of
-
     snapshot = table.snapshot()
-    spec = snapshot.spec
+    slot, _ = next_tick(snapshot, context, at=at)
+    records = [record for file in _known(snapshot) for record in file.records if _has(record, reason)]
+    reasons = _reasons_at(records, snapshot.spec, slot)
+    again = Counter(found for found in map(reasons.get, records) if found)
 
     def is_chosen(record: Refused) -> bool:
-        return _has(record, reason) and fields_of(record.record, spec) is not None
+        return record in reasons and reasons[record] is None
 
     chosen = [file for file in _known(snapshot) if any(map(is_chosen, file.records))]
+    if not chosen:
+        why = f": {', '.join(f'{text} ({count:,})' for text, count in sorted(again.items()))}" if again else ""
+        msg = f"the quarantine of {table.name} holds no record that can be applied as it is{why}"
+        raise InputError(msg, "write the records to a file, repair them, and apply that")
     if context.dry_run:
         chosen = [replace(file, records=tuple(filter(is_chosen, file.records))) for file in chosen]
     else:
@@ -47,14 +55,24 @@ def retry(table: Table, context: Context, *, reason: str | None = None, at: int 
             done = _applied(table.snapshot(), chosen)  # by somebody who was killed: known as they are
             part_refused(table, [file for file in chosen if file not in done], is_chosen, now_ms=context.now_ms())
         chosen = [file for file in _known(table.snapshot()) if any(map(is_chosen, file.records))]
-    if not chosen:
-        msg = f"the quarantine of {table.name} holds no record that can be applied as it is"
-        raise InputError(msg, "write the records to a file, repair them, and apply that")
     report = update(table, Refusals(tuple(chosen)), context, at=at)
     if not context.dry_run:
         gone = {file.path for file in _applied(table.snapshot(), chosen)}
         _clear(table, context, lambda file, _: file.path in gone)
-    return report
+    return replace(
+        report,
+        received=report.received + again.total(),
+        quarantined=report.quarantined + again.total(),
+        reasons=dict(sorted((again + Counter(report.reasons)).items())),
+    )
+
+
+def _reasons_at(records: Sequence[Refused], spec: TableSpec, slot: int) -> dict[Refused, str | None]:
+    """Return why each record would be refused now, None if it would not be; without those that cannot be judged."""
+    from ebb.warehouse.intake.arrow_source import fields_of, reasons_at
+
+    readable = [record for record in records if fields_of(record.record, spec) is not None]
+    return dict(zip(readable, reasons_at(readable, spec, slot), strict=True))
 
 
 def _applied(snapshot: Snapshot, files: Sequence[RefusedFile]) -> list[RefusedFile]:

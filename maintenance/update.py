@@ -39,7 +39,7 @@ from ebb.warehouse.intake.staged import Staged
 from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["Report", "load", "update"]
+__all__ = ["Report", "load", "next_tick", "update"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +98,9 @@ def update(
         was_in_order = lock.is_in_order
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
-        now = spec.timeline.kind.from_datetime(context.now) if spec.timeline.kind.has_wall_clock else None
-        not_due: NotDueError | None = None
-        try:
-            slot = next_slot(ledger, spec.timeline, at=at, now=now, catch_up=catch_up)
-        except NotDueError as error:
-            # A repeated batch is answered with what happened to it, not with the time of the next tick.
-            if is_nothing(batch):
-                raise
-            slot, not_due = error.args[0], error
+        slot, not_due = next_tick(snapshot, context, at=at, catch_up=catch_up)
+        if not_due is not None and is_nothing(batch):
+            raise not_due  # a repeated batch is answered with what happened to it, not with the time of the next tick
         ledger.check_jump(slot, catch_up=catch_up, yes=yes)
         is_new = not_due is None and (ledger.clock is None or slot > ledger.clock)
         with phases.timed("erase"):
@@ -138,6 +132,18 @@ def update(
             report, is_done = _run_what_is_due(after, report, context, phases, was_in_order=was_in_order)
             lock.is_in_order = lock.is_in_order and is_done
         return replace(report, seconds=_since(started), phases=phases.rounded())
+
+
+def next_tick(
+    snapshot: Snapshot, context: Context, *, at: int | None = None, catch_up: bool = False
+) -> tuple[int, NotDueError | None]:
+    """Return the slot of the next update, and that it is not due yet if so."""
+    line = snapshot.spec.timeline
+    now = line.kind.from_datetime(context.now) if line.kind.has_wall_clock else None
+    try:
+        return next_slot(snapshot.ledger, line, at=at, now=now, catch_up=catch_up), None
+    except NotDueError as error:
+        return error.args[0], error
 
 
 def load(

@@ -114,7 +114,19 @@ class _Terminal:
     def __init__(self, table: OpenTable, home: Path, *options: str) -> None:
         self._ours, theirs = pty.openpty()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "cli.main", "--warehouse", str(table.warehouse.root), "shell", "t", *options],
+            # The terminal is its own, so that Ctrl-C reaches it as a signal.
+            [
+                "setsid",
+                "--ctty",
+                sys.executable,
+                "-m",
+                "cli.main",
+                "--warehouse",
+                str(table.warehouse.root),
+                "shell",
+                "t",
+                *options,
+            ],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -169,7 +181,10 @@ def test_a_person_completes_keys_columns_and_commands_and_finds_the_lines_again(
     person.sees("t> ")
     person.type(".bogus\n")
     person.sees("ebb: .bogus is not a command")
-    person.type("\x03")  # Ctrl-C ends the line, not the prompt
+    person.sees("t> ")
+    person.type("half a li")
+    person.sees("half a li")
+    person.type("\x03")  # ends the line, not the prompt
     person.sees("t> ")
     person.leaves()
 

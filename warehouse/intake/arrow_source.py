@@ -25,9 +25,9 @@ from ebb.warehouse.intake.faults import raise_faults
 from ebb.warehouse.intake.json_input import decode
 from ebb.warehouse.intake.judge import survey
 from ebb.warehouse.intake.parts import Part, collect
-from ebb.warehouse.intake.quarantine import RefusedFile
+from ebb.warehouse.intake.quarantine import Refused, RefusedFile
 from ebb.warehouse.intake.readers import convert_batch
-from ebb.warehouse.intake.received import RAW, received
+from ebb.warehouse.intake.received import NO_FILE, RAW, REASON, received
 from ebb.warehouse.intake.sizes import IntakeSizes
 from ebb.warehouse.intake.source import Piece
 from ebb.warehouse.intake.staged import Staged, Survey
@@ -35,7 +35,7 @@ from ebb.warehouse.intake.task import Counts, Task
 from ebb.warehouse.parquet.arrow import columns_of_arrow
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["ArrowSource", "fields_of", "file_source", "portions", "refused_source", "stream_source"]
+__all__ = ["ArrowSource", "fields_of", "file_source", "portions", "reasons_at", "refused_source", "stream_source"]
 
 _STREAM = "the Arrow stream"
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
@@ -109,20 +109,29 @@ def stream_source(stream: ArrowStream, spec: TableSpec, sizes: IntakeSizes) -> A
 
 def refused_source(files: Sequence[RefusedFile], spec: TableSpec, sizes: IntakeSizes) -> ArrowSource:
     """Return records that were refused before, as they came then.  Requires records that :func:`fields_of` reads."""
-    columns = [column for column in spec.columns if column.name not in spec.input_schema.computed]
 
     def read(_: Task, __: Counts) -> Iterator[pa.Table]:
         for number, file in enumerate(files):
-            rows = [fields_of(record.record, spec) or {} for record in file.records]
-            found = {column.name: convert_values([row.get(column.name) for row in rows], column) for column in columns}
-            places = pa.array(range(len(rows)), pa.int64())
-            table = received(
-                found, spec.columns, len(rows), lines=places, texts=lambda some: [""] * len(some), file=number
-            )
-            raw = pa.array([record.record for record in file.records], pa.string())
-            yield table.set_column(table.column_names.index(RAW), RAW, raw)
+            yield _received_again(file.records, spec, number)
 
     return ArrowSource(read, spec, sizes, refused=files)
+
+
+def reasons_at(records: Sequence[Refused], spec: TableSpec, slot: int) -> list[str | None]:
+    """Return why refused records would be refused by an update now; None for those that would not be."""
+    task = Task.of(spec, "", slot=slot, own_slots=False)
+    found: list[str | None] = task.judge(task.stamp(_received_again(records, spec)))[REASON].to_pylist()
+    return found
+
+
+def _received_again(records: Sequence[Refused], spec: TableSpec, number: int = NO_FILE) -> pa.Table:
+    columns = [column for column in spec.columns if column.name not in spec.input_schema.computed]
+    rows = [fields_of(record.record, spec) or {} for record in records]
+    found = {column.name: convert_values([row.get(column.name) for row in rows], column) for column in columns}
+    places = pa.array(range(len(rows)), pa.int64())
+    table = received(found, spec.columns, len(rows), lines=places, texts=lambda some: [""] * len(some), file=number)
+    raw = pa.array([record.record for record in records], pa.string())
+    return table.set_column(table.column_names.index(RAW), RAW, raw)
 
 
 def fields_of(record: str, spec: TableSpec) -> dict[str, Any] | None:

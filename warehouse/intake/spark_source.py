@@ -204,8 +204,9 @@ class _SparkTask:
     def _judged(self, received: pa.Table, fault: InputError | None = None) -> pa.Table:
         import pyarrow as pa
 
-        judged = self.task.judge(received)
-        for names, hashes in zip((_STORED, _CAME), self.task.hashes(received), strict=True):
+        records = self.task.stamp(received)
+        judged = self.task.judge(records)
+        for names, hashes in zip((_STORED, _CAME), self.task.hashes(records), strict=True):
             for name, values in zip(names, hashes, strict=True):
                 judged = judged.append_column(name, pa.array(values.view("int64")))
         text = None if fault is None else dumps_fault(fault)

@@ -44,6 +44,7 @@ _QUARANTINE = Cell(-1, -1)
 CellTables = tuple[Cell, Iterable[pa.Table]]
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # what map is
 Hashes = tuple[Any, Any]
+Stamped = tuple[pa.Table, pa.Table]  # records as they came, and with what the table computes
 
 
 @dataclass(slots=True)
@@ -122,31 +123,34 @@ class Task:
             except InputError as error:
                 counts.faults.append(error)
 
-    def judge(self, received: pa.Table) -> pa.Table:
-        """Judge records as they came, with their hashes beside them if somebody else will count them."""
-        stamped = computed(received, self.spec, self.slot)
-        return judge(stamped, self.spec, self.slot, own_slots=self.own_slots, came=received)
+    def stamp(self, received: pa.Table) -> Stamped:
+        """Compute what the table computes itself."""
+        return received, computed(received, self.spec, self.slot)
 
-    def hashes(self, received: pa.Table) -> tuple[Hashes, Hashes]:
+    def judge(self, records: Stamped) -> pa.Table:
+        """Judge records."""
+        came, stored = records
+        return judge(stored, self.spec, self.slot, own_slots=self.own_slots, came=came)
+
+    def hashes(self, records: Stamped) -> tuple[Hashes, Hashes]:
         """Return two hashes of each record as it will be stored, and two of it as it came."""
+        came, stored = records
         names = [column.name for column in self.spec.columns]
-        came = record_hashes(received.select(names), received[RAW])
-        if not self.spec.computed:
-            return came, came
-        stored = computed(received, self.spec, self.slot)
-        return record_hashes(stored.select(names), received[RAW]), came
+        found = record_hashes(came.select(names), came[RAW])
+        return (record_hashes(stored.select(names), came[RAW]) if self.spec.computed else found), found
 
     def take_in(self, received: pa.Table, counts: Counts, each: Each = map) -> Part:
         """Do all of it, for as many records as fit in memory.  ``each``: a map that may do several things at a time."""
         started = time.perf_counter()
-        (stored, came), judged = each(lambda work: work(received), (self.hashes, self._sorted))
+        records = self.stamp(received)
+        (stored, came), judged = each(lambda work: work(records), (self.hashes, self._sorted))
         counts.add(stored, came, received[FILE].to_numpy())
         counts.took("judge", started)
         cells = [(cell, list(tables)) for cell, tables in by_cell(judged.to_batches())]
         return self.write(cells, counts, each)
 
-    def _sorted(self, received: pa.Table) -> pa.Table:
-        judged = self.judge(received).combine_chunks()
+    def _sorted(self, records: Stamped) -> pa.Table:
+        judged = self.judge(records).combine_chunks()
         return judged.sort_by([(name, "ascending") for name in self.order])
 
     def write(self, cells: Iterable[CellTables], counts: Counts, each: Each = map) -> Part:

@@ -107,11 +107,28 @@ def test_what_is_refused_again_stays_with_where_it_stood_however_often(refused: 
     """The second retry took the records for applied ones and cleared them."""
     before = refused.right("quarantine", "t", "--json").json["records"]
     for slot in (6, 7, 8):
-        assert refused("quarantine", "t", "--retry", "--at", slot, "--json").json["admitted"] == 0
+        said = refused.wrong("quarantine", "t", "--retry", "--at", slot, code=1)
+        assert (
+            "that can be applied as it is: id does not fit bigint (1), inserted in the future (1), key key is" in said
+        )
+    assert refused.right("status", "t", "--json").json["clock"] == 5, "the clock does not move for nothing"
 
     after = refused.right("quarantine", "t", "--json").json["records"]
     shown = [sorted((r["file"], r["line"], r["reason"], str(r["record"])) for r in some) for some in (before, after)]
     assert shown[0] == shown[1]
+
+
+def test_what_is_refused_again_leaves_when_the_time_of_its_first_refusal_is_over(refused: Command) -> None:
+    refused.right("update", "t", "--at", 9, "--catch-up", "--yes")
+    report = refused.right("quarantine", "t", "--retry", "--at", 10, "--dry-run", "--json").json
+    assert (report["received"], report["admitted"], report["quarantined"]) == (3, 1, 2)
+    refused("quarantine", "t", "--retry", "--at", 10)
+    slots = {r["slot"] for r in refused.right("quarantine", "t", "--json").json["records"]}
+    assert slots == {5}
+    refused.right("update", "t", "--at", 26, "--catch-up", "--yes")
+    refused.right("erase", "t")
+
+    assert counts(refused) == {}
 
 
 def test_a_batch_that_came_too_early_is_applied_by_a_retry(ebb: Command, tmp_path: Path) -> None:
