@@ -143,7 +143,7 @@ def in_stream(table: pa.Table, _: Path, rng: random.Random, __: Any) -> pa.Recor
 
 parquet = files_of(lambda path, table: pq.write_table(table, path, row_group_size=7), "parquet")
 MANY_TASKS = {"one_task_bytes": 0}
-KEY_RANGES = {"one_task_bytes": 0, "task_bytes": 1}
+KEY_RANGES = {"one_task_bytes": 0, "task_bytes": 500}
 # how records are handed over, by which engine, with which sizes
 WAYS: dict[str, tuple[Callable[..., Any], str, dict[str, int]]] = {
     "Parquet by Spark": (parquet, "spark", {}),
