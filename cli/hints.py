@@ -38,6 +38,7 @@ STEPS = {
     "rename": 'rename it, or pass --rename "{4}"',
     "rename_new": 'pass --rename "{2}=NEW"',
     "schema": "pass --schema instead of --like",
+    "span": "pass --span {2} or more, or a shorter --lifetime or --expires",
     "spark_settings": "check java -version (17), --master and --conf",
     "table_exists": "choose another name or run: ebb drop {0}",
     "update": "use ebb update {2}",

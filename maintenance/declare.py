@@ -11,7 +11,7 @@ from typing import Any
 from ebb.index.columns import Column, parse_columns, time_kind
 from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
 from ebb.index.errors import TableExistsError, UsageError
-from ebb.index.expression import is_name, parse_expression, split_name
+from ebb.index.expression import Expression, adds_to, is_name, least_after, parse_expression, split_name
 from ebb.index.grid import Shuffle
 from ebb.index.inputs import InputRules
 from ebb.index.ledger import MAX_TICKS, check_span
@@ -148,7 +148,8 @@ def in_seconds(kind: TimeKind, duration: int) -> float | None:
 def declare(root: Path, wish: Declaration) -> Declared:
     """Return the table with every default filled in, and one line on what was chosen and why."""
     check_name(wish.name)
-    columns, times = _times(wish, _columns(wish))
+    brought = _columns(wish)
+    columns, times = _times(wish, brought)
     check_new_columns(columns)
     by_name = {column.name: column for column in columns}
     inserted, expires = times
@@ -167,9 +168,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
         msg = f"{inserted.name} is {by_name[inserted.name].type} and {expires.name} is {by_name[expires.name].type}; both times must be of one kind"
         raise UsageError(msg)
     kind = kinds[0]
-    for time in times:
-        if time.text is not None:
-            parse_expression(time.text, columns, kind)
+    made = _parsed(times, brought, columns, kind)
 
     def duration(value: Duration | None, default: int) -> int:
         return default if value is None else read_duration(kind, value)
@@ -181,6 +180,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
         span=read_duration(kind, wish.span),
     )
     check_span(timeline)
+    _check_lifetime(made.get(expires.name), times, timeline)
     bound = duration(wish.deletion_bound, default_bound(timeline))
     reader_time = duration(wish.reader_time, default_reader_time(timeline))
     choice = choose(
@@ -261,6 +261,33 @@ def _times(
     kind = kind if kind in ("timestamp", "date", "bigint", "int") else "timestamp"
     new = tuple(Column(name, kind) for name in made if name not in known)
     return (*columns, *new), (inserted, expires)
+
+
+def _parsed(
+    times: tuple[_TimeColumn, _TimeColumn], brought: Sequence[Column], columns: Sequence[Column], kind: TimeKind
+) -> dict[str, Expression]:
+    """Return the expressions of the times that the table makes: the insertion time first, which the other may name."""
+    inserted, expires = times
+    known = {column.name for column in brought}
+    found: dict[str, Expression] = {}
+    for time in (inserted, expires):
+        if time.text is not None:
+            found[time.name] = parse_expression(time.text, [c for c in columns if c.name in known], kind)
+            if adds_to(found[time.name], time.name):
+                msg = f"{time.name}, as {time.text}, counts with the column that it replaces"
+                raise UsageError(msg, f"give the result another name: {time.text} AS other")
+        known.add(time.name)
+    return found
+
+
+def _check_lifetime(expression: Expression | None, times: tuple[_TimeColumn, _TimeColumn], timeline: Timeline) -> None:
+    """Refuse an expiration time that is beyond the span for every record: all of them would be refused."""
+    inserted, expires = times
+    least = None if expression is None else least_after(expression, inserted.name)
+    if least is not None and least > timeline.span:
+        show = timeline.kind.show_duration
+        msg = f"{expires.name}, as {expires.text}, is {show(least)} or more after {inserted.name}, and records that live longer than the span {show(timeline.span)} are refused"
+        raise UsageError(msg, "choose a longer span or a shorter lifetime", show(least), hint="span")
 
 
 def _time_column(text: str, default: str) -> _TimeColumn:
