@@ -18,13 +18,14 @@ from ebb.index.ledger import MAX_TICKS, check_span
 from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy
 from ebb.index.timeline import TimeKind, Timeline
+from ebb.maintenance.landing_place import check_landing, read_landing
 from ebb.maintenance.values import Duration, Time, read_duration, read_time
 from ebb.warehouse.intake.source import infer_columns
 from ebb.warehouse.store.modes import group_id
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
 __all__ = [
-    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "in_seconds", "read_group", "read_label", "read_landing", "read_remember",
+    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "in_seconds", "read_group", "read_label", "read_remember",
 ]  # fmt: skip
 
 
@@ -215,6 +216,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
     check_renames(spec)
     if (root / wish.name).exists():
         raise TableExistsError(wish.name, root)
+    check_landing(spec.landing, root, wish.name)
     return Declared(spec=spec, reason=choice.reason, folder=root / wish.name)
 
 
@@ -352,15 +354,3 @@ def _strategy(text: str | None) -> Strategy | None:
     except ValueError:
         msg = f"strategy {text!r} is not rebuild, norebuild or retire"
         raise UsageError(msg) from None
-
-
-def read_landing(folder: str | None) -> str | None:
-    """Return the place of a landing folder, absolute; None if there is none."""
-    if not folder:
-        return None
-    try:
-        folder.encode()
-    except UnicodeEncodeError as error:
-        msg = f"landing folder {folder!r} is not Unicode, and the table could not remember it; choose another"
-        raise UsageError(msg) from error
-    return str(Path(folder).expanduser().resolve())

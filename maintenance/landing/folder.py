@@ -29,6 +29,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from ebb.index.errors import EngineError
 from ebb.index.timeline import Timeline
 from ebb.maintenance.landing.steps import Landed, slot_of_file
+from ebb.maintenance.landing_place import has_arrived
 from ebb.warehouse.store.files import (
     append_line,
     free_place,
@@ -122,7 +123,7 @@ def _entries(place: Path) -> list[Path]:
 
 
 def _landed(path: Path, line: Timeline, label: str) -> Landed | None:
-    if path.name.startswith((".", "_")) or path.suffix in (".tmp", ".part") or not path.is_file():
+    if not has_arrived(path):
         return None
     try:
         modified_us = path.stat().st_mtime_ns // 1000
