@@ -122,7 +122,7 @@ class TableExistsError(InputError):
 
 
 class SchemaDriftError(InputError):
-    """Arguments: where, column, what is wrong with it, next step."""
+    """Arguments: where, column, what is wrong with it, next step, and what hints need."""
 
     template = "{0}: column {1} {2}"
     step = "{3}"

@@ -204,7 +204,10 @@ def keep_applied(folder: Path, batch: Path) -> None:
 
 @_translated
 def refuse_file(folder: Path, file: Path, slot: int, reason: str) -> Path | None:
-    """Set a file aside that cannot be read, with the reason beside it; it is kept from ``slot`` on.  None if it is gone."""
+    """Set a file aside that cannot be read, with the reason beside it; it is kept from ``slot`` on.
+
+    Returns where the file is now; None if it is gone.
+    """
     if not file.is_file():
         return None
     place = folder / LANDING_REFUSED / str(slot)
@@ -213,7 +216,7 @@ def refuse_file(folder: Path, file: Path, slot: int, reason: str) -> Path | None
     # First the reason: no file is ever refused without one.
     append_line(place / LANDING_REASONS, json.dumps({"files": [target.name], "reason": reason}))
     rename(file, target)
-    return place
+    return target
 
 
 @_translated
