@@ -31,7 +31,10 @@ from ebb.index.errors import UsageError
 if TYPE_CHECKING:
     from ebb.maintenance.landing_place import Kept
 
-__all__ = ["alter", "create", "drop"]
+__all__ = ["ANEW", "alter", "create", "drop"]
+
+# What to do about what alter cannot change.
+ANEW = "write the table out (ebb scan NAME --format parquet --output FILE), create another one, and load FILE"
 
 
 def create(
@@ -174,7 +177,7 @@ def alter(
         *inputs.values(),
     )
     if all(change is None for change in changes):
-        msg = "alter changes nothing; see ebb alter --help for what can be changed. Tick, span, key and grid are fixed at creation"
+        msg = f"alter changes nothing; see ebb alter --help for what can be changed. To change anything else, {ANEW}"
         raise UsageError(msg)
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,

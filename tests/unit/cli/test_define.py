@@ -173,6 +173,16 @@ def test_a_wrong_alteration_is_refused(with_table: Command, change: tuple[str, .
     assert says in with_table.wrong("alter", "t", *change, code=2)
 
 
+@pytest.mark.parametrize("option", ["--tick", "--span", "--grid", "--policy", "--key", "--lifetime", "--reader-time"])
+def test_what_is_fixed_at_creation_is_told_as_such(with_table: Command, option: str) -> None:
+    """It was called no option, and another one was proposed."""
+    told = with_table.wrong("alter", "t", option, "5", code=2)
+
+    assert told.startswith(f"{option} is fixed when a table is created; write the table out (ebb scan NAME ")
+    assert "no such option: --nonsense" in with_table.wrong("alter", "t", "--nonsense", "5", code=2)
+    assert "no such option: --tick" in with_table.wrong("update", "t", "--tick", "5", code=2)
+
+
 def test_a_landing_folder_can_be_taken_away_again(with_table: Command) -> None:
     with_table.right("alter", "t", "--landing", "landing")
     with_table.right("alter", "t", "--landing", "")
