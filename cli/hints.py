@@ -30,6 +30,7 @@ STEPS = {
     "expire_all": "pass --yes if that is meant",
     "extra_computed": "leave it out, or pass --extra ignore",
     "landing": "run ebb alter {2} --landing FOLDER",
+    "later": "pass a later --at, late records are admitted too",
     "list_tables": "run ebb status to see the tables",
     "locked": "pass --wait to wait longer",
     "missing_column": 'add it, as {4}, or name the column that holds it with --rename "OLD={1}"',

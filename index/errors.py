@@ -155,7 +155,8 @@ class AppliedSlotError(InputError):
     """Arguments: slot, its time, clock, what is known of the batch applied there."""
 
     template = "slot {0} ({1}) is not after the clock {2}, and this batch is not the one applied there: {3}"
-    step = ""
+    step = "apply it with a later time, late records are admitted too"
+    hint = "later"
 
 
 class JumpError(InputError):

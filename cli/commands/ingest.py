@@ -130,9 +130,11 @@ def show_report(name: str, report: Report, *, json: bool) -> None:
 def report_lines(name: str, report: Report) -> list[str]:
     """Return what an update did, for people."""
     if report.already_applied:
-        return [
-            f"{name}: already applied at slot {report.slot} ({report.time}); nothing changed, the clock did not move"
-        ]
+        slot = f"slot {report.slot} ({report.time})"
+        what = (
+            f"already applied at {slot}" if report.repeated else f"{slot} is over already, and this brings no records"
+        )
+        return [f"{name}: {what}; nothing changed, the clock did not move"]
     would = " (dry run: nothing was changed)" if report.dry_run else ""
     text = [
         f"{name}: slot {report.slot} ({report.time}), version {report.version}{would}",

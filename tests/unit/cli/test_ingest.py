@@ -41,7 +41,7 @@ def test_a_tick_that_was_applied_changes_nothing_and_says_so(with_table: Command
 
     assert (
         with_table.right("update", "t", "--at", "1").out
-        == "t: already applied at slot 1 (1); nothing changed, the clock did not move\n"
+        == "t: slot 1 (1) is over already, and this brings no records; nothing changed, the clock did not move\n"
     )
     assert with_table.right("update", "t", "--at", "1", "--json").json["already_applied"] is True
     assert state_of(with_table.root) == before
@@ -225,6 +225,24 @@ def test_run_names_the_files_that_came_before(with_table: Command, monkeypatch: 
     second, third = with_table.right("run", "--once").out.splitlines()
     assert second.endswith("left out 1 record that came before, at slot 1: 2-again.csv")
     assert third.endswith("left out 1 record that came before, at slot 1: 3-alone.csv")
+
+
+def test_a_tick_that_was_never_applied_is_not_called_an_empty_one(with_table: Command) -> None:
+    """Neither one before the first update, nor one that a catch-up passed over: nobody knows more than the clock."""
+    with_table.right(
+        "update", "t", write_batch(Path("a.csv"), records((1, "a", 1, 5))), "--at", 3, "--engine", "direct"
+    )
+    with_table.right("update", "t", "--at", 5, "--catch-up", "--yes")
+    other = write_batch(Path("b.csv"), records((2, "b", 1, 5)))
+    for slot in (2, 4, 5):
+        told = with_table.wrong("update", "t", other, "--at", slot, "--engine", "direct", code=1)
+        assert told == (
+            f"slot {slot} ({slot}) is not after the clock 5, and this batch is not the one applied there: "
+            "no records were; pass a later --at, late records are admitted too"
+        )
+        assert with_table.right("update", "t", "--at", slot).out == (
+            f"t: slot {slot} ({slot}) is over already, and this brings no records; nothing changed, the clock did not move\n"
+        )
 
 
 def test_an_update_names_the_table_that_a_column_can_be_added_to(with_table: Command) -> None:
