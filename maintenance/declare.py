@@ -163,7 +163,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
             if name not in by_name:
                 msg = f"the {role} names {name!r}, which is not a column; the columns are {', '.join(by_name)}"
                 raise UsageError(msg)
-    _check_key([by_name[name] for name in wish.key], [time.name for time in times])
+    _check_key([by_name[name] for name in wish.key])
     kinds = [time_kind(by_name[time.name]) for time in times]
     if kinds[0] is not kinds[1]:
         msg = f"{inserted.name} is {by_name[inserted.name].type} and {expires.name} is {by_name[expires.name].type}; both times must be of one kind"
@@ -330,16 +330,13 @@ def read_label(text: str) -> str:
     return text
 
 
-def _check_key(key: Sequence[Column], times: Sequence[str]) -> None:
+def _check_key(key: Sequence[Column]) -> None:
     if not key:
         msg = "the key names no column; give at least one"
         raise UsageError(msg)
     for column in key:
         if not column.is_sortable:
             msg = f"key column {column.name} has type {column.type}, which has no order; choose another key"
-            raise UsageError(msg)
-        if column.name in times:
-            msg = f"key column {column.name} is a time column of the table as well; copy it into a column of its own"
             raise UsageError(msg)
     if len({c.name for c in key}) < len(key):
         msg = f"key {','.join(c.name for c in key)} names a column twice"

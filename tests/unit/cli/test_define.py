@@ -84,7 +84,6 @@ def test_everything_that_can_be_declared_is_kept(ebb: Command) -> None:
         (("--key", "nokey"), 2, "'nokey', which is not a column; the columns are id, key"),
         (("--key", ","), 2, "the key names no column"),
         (("--key", "key,key"), 2, "names a column twice"),
-        (("--key", "expires"), 2, "is a time column of the table as well"),
         (("--inserted", "pay"), 2, "must be timestamp, date, bigint or int"),
         (("--tick", "0"), 2, "not a positive integer"),
         (("--tick", "5m"), 2, "not a positive integer"),
