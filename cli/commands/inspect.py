@@ -277,10 +277,16 @@ def quarantine(
         ),
     ] = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Apply the records, or the repaired ones of FILE, as an update.")
+        bool,
+        typer.Option(
+            "--retry", help="Apply the records, or the repaired ones of FILE, as an update, which moves the clock."
+        ),
     ] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the records from the quarantine.")] = False,
-    at: Annotated[str | None, typer.Option("--at", metavar="T", help="With --retry: the time of the update.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="T", help="With --retry: the time of the update; the next tick by default."),
+    ] = None,
     wait: Wait = None,
     dry_run: DryRun = False,
     json: Json = False,
