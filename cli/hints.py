@@ -1,7 +1,8 @@
 """What to do after an error, in the words of the command line.
 
 Errors know facts and a next step that fits every edge. Where an option or a command says it better, the error's hint
-names a step of this table; in it, ``{n}`` is a value of the error.
+names a step of this table; in it, ``{n}`` is a value of the error. Files that have landed are read by the rules of their
+table alone, so what is wrong with them has steps of its own.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ebb.index.errors import WarehouseError
 
-__all__ = ["STEPS", "error_text"]
+__all__ = ["LANDED_STEPS", "STEPS", "error_text"]
 
 STEPS = {
-    "add_column": 'remove it, add it to the table with ebb alter NAME --add-column "{4}", or pass --extra ignore',
+    "add_column": 'remove it, add it to the table with ebb alter {5} --add-column "{4}", or pass --extra ignore',
     "adopt": "run ebb adopt {0}, or restore the table from a backup",
     "ask_spark": "fix the query, or ask with --engine spark",
     "at": "pass --at",
@@ -28,6 +29,8 @@ STEPS = {
     "expires": "pass either --expires COLUMN or EXPRESSION, or --lifetime",
     "expire_all": "pass --yes if that is meant",
     "extra_computed": "leave it out, or pass --extra ignore",
+    "landing": "run ebb alter {2} --landing FOLDER",
+    "later": "pass a later --at, late records are admitted too",
     "list_tables": "run ebb status to see the tables",
     "locked": "pass --wait to wait longer",
     "missing_column": 'add it, as {4}, or name the column that holds it with --rename "OLD={1}"',
@@ -38,6 +41,7 @@ STEPS = {
     "rename": 'rename it, or pass --rename "{4}"',
     "rename_new": 'pass --rename "{2}=NEW"',
     "schema": "pass --schema instead of --like",
+    "span": "pass --span {2} or more, or a shorter --lifetime or --expires",
     "spark_settings": "check java -version (17), --master and --conf",
     "table_exists": "choose another name or run: ebb drop {0}",
     "update": "use ebb update {2}",
@@ -45,12 +49,23 @@ STEPS = {
     "window_sql": "run ebb explain --sql after each update, for the query of that version",
 }
 
+LANDED_STEPS = {
+    "add_column": 'remove it, or run ebb alter {table} --add-column "{4}", or ebb alter {table} --extra ignore',
+    "encoding": "run ebb alter {table} --encoding ENCODING, for example latin-1, or write it in UTF-8",
+    "extra_computed": "leave it out, or run ebb alter {table} --extra ignore",
+    "missing_column": 'add it, as {4}, or name the column that holds it: ebb alter {table} --rename "OLD={1}"',
+    "rename": 'rename it, or run ebb alter {table} --rename "{4}"',
+}
 
-def error_text(error: WarehouseError) -> str:
-    """Return an error as the command line tells it.
+
+def error_text(error: WarehouseError, landed_for: str | None = None) -> str:
+    """Return an error as the command line tells it; ``landed_for``: the table, if it is about a landing folder.
 
     >>> from ebb.index.errors import JumpError
     >>> error_text(JumpError(43, 3, 40))
     'slot 43 is 3 ticks after the clock 40; pass --catch-up to apply them in one commit'
     """
-    return f"{error.facts}; {STEPS[error.hint].format(*error.args)}" if error.hint in STEPS else str(error)
+    steps = STEPS if landed_for is None else STEPS | LANDED_STEPS
+    if error.hint not in steps:
+        return str(error)
+    return f"{error.facts}; {steps[error.hint].format(*error.args, table=landed_for)}"

@@ -101,9 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.TyperException as error:
         if debug:
             raise
-        text = str(error.format_message() if hasattr(error, "format_message") else error).rstrip(".")
-        if text:  # without any argument the help has been shown instead
-            render.error(f"{text[:1].lower()}{text[1:]}; see ebb {_command_of(arguments)}--help")
+        if text := _usage_text(error, _command_of(arguments)):  # without any argument the help has been shown instead
+            render.error(text)
         return int(getattr(error, "exit_code", 2))
     except typer.Abort:
         render.error("stopped; nothing was changed")
@@ -148,6 +147,19 @@ def _told_warnings() -> Iterator[None]:
         warnings.simplefilter("always", ForeignCommitWarning)
         warnings.showwarning = tell  # as the documentation says
         yield
+
+
+def _usage_text(error: Exception, command: str) -> str:
+    """Return what is wrong with a command."""
+    option = getattr(error, "option_name", None)
+    if command == "alter " and option in _options_of("create"):
+        return f"{option} is fixed when a table is created; {define.ANEW}"
+    text = str(error.format_message() if hasattr(error, "format_message") else error).rstrip(".")
+    return f"{text[:1].lower()}{text[1:]}; see ebb {command}--help" if text else ""
+
+
+def _options_of(command: str) -> set[str]:
+    return {name for parameter in typer.main.get_group(app).commands[command].params for name in parameter.opts}
 
 
 def _command_of(arguments: list[str]) -> str:

@@ -122,7 +122,7 @@ class TableExistsError(InputError):
 
 
 class SchemaDriftError(InputError):
-    """Arguments: where, column, what is wrong with it, next step."""
+    """Arguments: where, column, what is wrong with it, next step, and what hints need."""
 
     template = "{0}: column {1} {2}"
     step = "{3}"
@@ -155,7 +155,8 @@ class AppliedSlotError(InputError):
     """Arguments: slot, its time, clock, what is known of the batch applied there."""
 
     template = "slot {0} ({1}) is not after the clock {2}, and this batch is not the one applied there: {3}"
-    step = ""
+    step = "apply it with a later time, late records are admitted too"
+    hint = "later"
 
 
 class JumpError(InputError):

@@ -20,7 +20,7 @@ from ebb.index.predicate.typed import check, names
 from ebb.index.timeline import TimeKind
 
 __all__ = [
-    "Amount", "Call", "Case", "Expression", "Field", "Now", "Sum", "columns_of", "is_name", "parse_expression", "split_name",
+    "Amount", "Call", "Case", "Expression", "Field", "Now", "Sum", "adds_to", "columns_of", "is_name", "least_after", "parse_expression", "split_name",
 ]  # fmt: skip
 
 _TOKEN = re.compile(
@@ -134,6 +134,74 @@ def columns_of(expression: Expression) -> set[str]:
             return looked_at.union(*(columns_of(value) for value in values))
         case _:
             return set()
+
+
+def adds_to(expression: Expression, column: str) -> bool:
+    """Whether an expression counts with a column instead of choosing it.
+
+    >>> times = [Column("came", "date"), Column("until", "date")]
+    >>> texts = ("until + 1d", "coalesce(until, came + 1d)")
+    >>> [adds_to(parse_expression(text, times, TimeKind.DATE), "until") for text in texts]
+    [True, False]
+    """
+    match expression:
+        case Sum():
+            return column in columns_of(expression)
+        case Call(_, arguments):
+            return any(adds_to(argument, column) for argument in arguments)
+        case Case(branches, otherwise):
+            return any(adds_to(value, column) for value in (*(value for _, value in branches), otherwise or Now()))
+        case _:
+            return False
+
+
+def least_after(expression: Expression, column: str) -> int | None:
+    """Return how long after the time in a column an expression is at least, for every record; None if nobody can tell.
+
+    ``now`` counts as that time: no record is admitted before its insertion time.
+
+    >>> came = Column("came", "date")
+    >>> least_after(parse_expression("case when came > '2026-01-01' then came + 9d else now + 7d end", [came], TimeKind.DATE), "came")
+    7
+    """
+    match expression:
+        case Field(name):
+            return 0 if name == column else None
+        case Now():
+            return 0
+        case Sum(left, sign, right):
+            if (amount := _constant(right)) is not None:
+                start = least_after(left, column)
+            else:
+                amount, start = _constant(left), least_after(right, column) if sign > 0 else None
+                sign = 1
+            return None if amount is None or start is None else start + sign * amount
+        case Call("greatest", arguments):
+            return max((least for one in arguments if (least := least_after(one, column)) is not None), default=None)
+        case Call(_, arguments):
+            return _least_of(arguments, column)
+        case Case(branches, otherwise) if otherwise is not None:  # else it may be null, and greatest leaves that out
+            return _least_of([*(value for _, value in branches), otherwise], column)
+        case _:
+            return None
+
+
+def _least_of(choices: Sequence[Expression], column: str) -> int | None:
+    """Return the least of what may be chosen, if all of it is known."""
+    least = [least_after(choice, column) for choice in choices]
+    return None if None in least else min(one for one in least if one is not None)
+
+
+def _constant(expression: Expression) -> int | None:
+    """Return a duration that is the same for every record."""
+    match expression:
+        case Amount(amount):
+            return amount
+        case Sum(left, sign, right):
+            one, other = _constant(left), _constant(right)
+            return None if one is None or other is None else one + sign * other
+        case _:
+            return None
 
 
 class _Parser:

@@ -103,6 +103,7 @@ class InputSchema:
     required: tuple[str, ...] = ()  # no record can do without these
     computed: Mapping[str, str] = field(default_factory=dict)  # columns that the table makes, and from what
     rules: InputRules = field(default_factory=InputRules)
+    table: str = ""  # its name
 
     def type_of(self, name: str) -> str | None:
         """Return the type of a column; None if there is none."""
@@ -150,7 +151,8 @@ def _extra(where: str, name: str, wanted: InputSchema, type: str) -> SchemaDrift
         step = f"rename it to {twin}"
         return SchemaDriftError(where, name, f"is called {twin} in the table", step, f"{name}={twin}", hint="rename")
     step = f"remove it, or add it to the table as {name} {type}"
-    return SchemaDriftError(where, name, "is not in the table", step, f"{name} {type}", hint="add_column")
+    new = f"{name} {type}"
+    return SchemaDriftError(where, name, "is not in the table", step, new, wanted.table, hint="add_column")
 
 
 def _check_type(where: str, name: str, found: str, wanted: str, *, strict: bool) -> None:

@@ -191,7 +191,7 @@ class Ledger:
         had_batch = self.fingerprints.has(slot)
         if digest is None and is_remembered and not had_batch:
             return slot  # an empty tick again
-        there = "other records were applied there" if had_batch else "that was an empty tick"
+        there = "other records were applied there" if had_batch else "no records were"
         there = there if had_batch or is_remembered else "that batch is no longer remembered"
         raise AppliedSlotError(slot, timeline.show_slot(slot), self.clock, there)
 

@@ -11,20 +11,21 @@ from typing import Any
 from ebb.index.columns import Column, parse_columns, time_kind
 from ebb.index.cost.choose import choose, default_bound, default_log_retention, default_reader_time
 from ebb.index.errors import TableExistsError, UsageError
-from ebb.index.expression import is_name, parse_expression, split_name
+from ebb.index.expression import Expression, adds_to, is_name, least_after, parse_expression, split_name
 from ebb.index.grid import Shuffle
 from ebb.index.inputs import InputRules
 from ebb.index.ledger import MAX_TICKS, check_span
 from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy
 from ebb.index.timeline import TimeKind, Timeline
+from ebb.maintenance.landing_place import check_landing, read_landing
 from ebb.maintenance.values import Duration, Time, read_duration, read_time
 from ebb.warehouse.intake.source import infer_columns
 from ebb.warehouse.store.modes import group_id
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
 __all__ = [
-    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "in_seconds", "read_group", "read_label", "read_landing", "read_remember",
+    "Declaration", "Declared", "Description", "check_renames", "declare", "described", "in_seconds", "read_group", "read_label", "read_remember",
 ]  # fmt: skip
 
 
@@ -148,7 +149,8 @@ def in_seconds(kind: TimeKind, duration: int) -> float | None:
 def declare(root: Path, wish: Declaration) -> Declared:
     """Return the table with every default filled in, and one line on what was chosen and why."""
     check_name(wish.name)
-    columns, times = _times(wish, _columns(wish))
+    brought = _columns(wish)
+    columns, times = _times(wish, brought)
     check_new_columns(columns)
     by_name = {column.name: column for column in columns}
     inserted, expires = times
@@ -161,15 +163,13 @@ def declare(root: Path, wish: Declaration) -> Declared:
             if name not in by_name:
                 msg = f"the {role} names {name!r}, which is not a column; the columns are {', '.join(by_name)}"
                 raise UsageError(msg)
-    _check_key([by_name[name] for name in wish.key], [time.name for time in times])
+    _check_key([by_name[name] for name in wish.key])
     kinds = [time_kind(by_name[time.name]) for time in times]
     if kinds[0] is not kinds[1]:
         msg = f"{inserted.name} is {by_name[inserted.name].type} and {expires.name} is {by_name[expires.name].type}; both times must be of one kind"
         raise UsageError(msg)
     kind = kinds[0]
-    for time in times:
-        if time.text is not None:
-            parse_expression(time.text, columns, kind)
+    made = _parsed(times, brought, columns, kind)
 
     def duration(value: Duration | None, default: int) -> int:
         return default if value is None else read_duration(kind, value)
@@ -181,6 +181,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
         span=read_duration(kind, wish.span),
     )
     check_span(timeline)
+    _check_lifetime(made.get(expires.name), times, timeline)
     bound = duration(wish.deletion_bound, default_bound(timeline))
     reader_time = duration(wish.reader_time, default_reader_time(timeline))
     choice = choose(
@@ -215,6 +216,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
     check_renames(spec)
     if (root / wish.name).exists():
         raise TableExistsError(wish.name, root)
+    check_landing(spec.landing, root, wish.name)
     return Declared(spec=spec, reason=choice.reason, folder=root / wish.name)
 
 
@@ -263,6 +265,33 @@ def _times(
     return (*columns, *new), (inserted, expires)
 
 
+def _parsed(
+    times: tuple[_TimeColumn, _TimeColumn], brought: Sequence[Column], columns: Sequence[Column], kind: TimeKind
+) -> dict[str, Expression]:
+    """Return the expressions of the times that the table makes: the insertion time first, which the other may name."""
+    inserted, expires = times
+    known = {column.name for column in brought}
+    found: dict[str, Expression] = {}
+    for time in (inserted, expires):
+        if time.text is not None:
+            found[time.name] = parse_expression(time.text, [c for c in columns if c.name in known], kind)
+            if adds_to(found[time.name], time.name):
+                msg = f"{time.name}, as {time.text}, counts with the column that it replaces"
+                raise UsageError(msg, f"give the result another name: {time.text} AS other")
+        known.add(time.name)
+    return found
+
+
+def _check_lifetime(expression: Expression | None, times: tuple[_TimeColumn, _TimeColumn], timeline: Timeline) -> None:
+    """Refuse an expiration time that is beyond the span for every record: all of them would be refused."""
+    inserted, expires = times
+    least = None if expression is None else least_after(expression, inserted.name)
+    if least is not None and least > timeline.span:
+        show = timeline.kind.show_duration
+        msg = f"{expires.name}, as {expires.text}, is {show(least)} or more after {inserted.name}, and records that live longer than the span {show(timeline.span)} are refused"
+        raise UsageError(msg, "choose a longer span or a shorter lifetime", show(least), hint="span")
+
+
 def _time_column(text: str, default: str) -> _TimeColumn:
     if is_name(text):
         return _TimeColumn(text.strip().strip('`"'))
@@ -301,16 +330,13 @@ def read_label(text: str) -> str:
     return text
 
 
-def _check_key(key: Sequence[Column], times: Sequence[str]) -> None:
+def _check_key(key: Sequence[Column]) -> None:
     if not key:
         msg = "the key names no column; give at least one"
         raise UsageError(msg)
     for column in key:
         if not column.is_sortable:
             msg = f"key column {column.name} has type {column.type}, which has no order; choose another key"
-            raise UsageError(msg)
-        if column.name in times:
-            msg = f"key column {column.name} is a time column of the table as well; copy it into a column of its own"
             raise UsageError(msg)
     if len({c.name for c in key}) < len(key):
         msg = f"key {','.join(c.name for c in key)} names a column twice"
@@ -325,15 +351,3 @@ def _strategy(text: str | None) -> Strategy | None:
     except ValueError:
         msg = f"strategy {text!r} is not rebuild, norebuild or retire"
         raise UsageError(msg) from None
-
-
-def read_landing(folder: str | None) -> str | None:
-    """Return the place of a landing folder, absolute; None if there is none."""
-    if not folder:
-        return None
-    try:
-        folder.encode()
-    except UnicodeEncodeError as error:
-        msg = f"landing folder {folder!r} is not Unicode, and the table could not remember it; choose another"
-        raise UsageError(msg) from error
-    return str(Path(folder).expanduser().resolve())

@@ -18,9 +18,9 @@ from ebb.maintenance.declare import (
     described,
     read_group,
     read_label,
-    read_landing,
     read_remember,
 )
+from ebb.maintenance.landing_place import Kept, check_landing, kept_files, read_landing
 from ebb.maintenance.values import Duration, read_duration
 from ebb.warehouse.store.files import make_folder
 from ebb.warehouse.table.catalog import alter_table, create_table, drop_table, share_table
@@ -36,6 +36,7 @@ class Altered:
 
     before: Description
     after: Description
+    left_behind: Kept | None = None  # the files in the landing folder that was given up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class Dropped:
     name: str
     live_records: int | None
     files: int | None
+    left_behind: Kept | None = None  # the files in its landing folder, which stay
 
 
 def create(root: Path, declared: Declared, now: datetime) -> Table:
@@ -54,7 +56,7 @@ def create(root: Path, declared: Declared, now: datetime) -> Table:
 
 
 def drop(table: Table, *, dry_run: bool = False) -> Dropped:
-    """Delete a table and its quarantine, and return what was in it."""
+    """Delete a table and its quarantine, and return what was in it.  Its landing folder stays as it is."""
     if dry_run:
         return _content(table)
     with table.lock(is_foreign_fine=True):
@@ -68,7 +70,18 @@ def _content(table: Table) -> Dropped:
         snapshot = table.snapshot()
     except (CorruptionError, ForeignCommitError):  # that it cannot be read may be why it is dropped
         return Dropped(name=table.name, live_records=None, files=None)
-    return Dropped(name=table.name, live_records=snapshot.ledger.live_records, files=len(snapshot.files))
+    return Dropped(
+        name=table.name,
+        live_records=snapshot.ledger.live_records,
+        files=len(snapshot.files),
+        left_behind=_left_behind(snapshot.spec),
+    )
+
+
+def _left_behind(spec: TableSpec) -> Kept | None:
+    """Return what stays in a landing folder that its table gives up; None if that is nothing, or nobody can look."""
+    kept = kept_files(spec.landing) if spec.landing else None
+    return kept if kept and kept.total else None
 
 
 def _ms(now: datetime) -> int:
@@ -128,6 +141,9 @@ def alter(
             inputs=old.inputs.changed(**(inputs or {})),
         )
         check_renames(new)
+        is_moved = new.landing != old.landing
+        if is_moved:
+            check_landing(new.landing, table.root, table.name)
         check_strategy(new.strategy, new.grid, new.timeline, bound=new.bound, reader_time=new.reader_time)
         was, is_now = old.properties(), new.properties()
         changes = {name: value for name, value in is_now.items() if was[name] != value}
@@ -136,7 +152,11 @@ def alter(
         if not dry_run and (changes or column):
             _make_landing(new)
             alter_table(snapshot, changes, column, _ms(now))
-    return Altered(before=Description(**described(old)), after=Description(**described(new)))
+    return Altered(
+        before=Description(**described(old)),
+        after=Description(**described(new)),
+        left_behind=_left_behind(old) if is_moved else None,
+    )
 
 
 def _new_column(spec: TableSpec, text: str) -> Column:

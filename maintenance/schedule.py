@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from ebb.index.errors import EngineError, WarehouseError
+from ebb.index.errors import EngineError, UsageError, WarehouseError
 from ebb.maintenance.context import Context
 from ebb.maintenance.landing.run import Outcome, files_waiting, has_work, run_table
 from ebb.warehouse.table.catalog import find_table, list_tables
@@ -66,7 +66,8 @@ def run(
 ) -> Iterator[Outcome | Round]:
     """Do what is due in the landing folders of some tables, or of all, round after round or ``once``.
 
-    Yields each outcome that is news as soon as it is there, and the round with all its outcomes when it ends.
+    Yields each outcome that is news as soon as it is there, and the round with all its outcomes when it ends. A table that
+    is named and has no landing folder fails.
     ``until`` stands for now in every round.
     """
     for name in tables:
@@ -79,7 +80,8 @@ def run(
         known = {name: known[name] for name in names if name in known}
         outcomes: list[Outcome] = []
         allowed = {"yes": yes, "allow_repeats": allow_repeats}
-        for outcome in _round(root, names, known, replace(context, now=now), until=until or now, **allowed):
+        here = replace(context, now=now)
+        for outcome in _round(root, names, known, here, until=until or now, is_named=bool(tables), **allowed):
             outcomes.append(outcome)
             if is_news(outcome, last):
                 yield outcome
@@ -94,7 +96,14 @@ def run(
 
 
 def _round(
-    root: Path, names: Sequence[str], known: dict[str, _Known], context: Context, *, until: datetime, **allowed: bool
+    root: Path,
+    names: Sequence[str],
+    known: dict[str, _Known],
+    context: Context,
+    *,
+    until: datetime,
+    is_named: bool,
+    **allowed: bool,
 ) -> Iterator[Outcome]:
     """Look at each table once and do what is due; keeps in ``known`` what was learnt."""
     for name in names:
@@ -105,6 +114,9 @@ def _round(
             if is_same and not has_work(snapshot, until):
                 continue
             known[name] = _Known(snapshot, is_settled=False)
+            if is_named and snapshot.spec.landing is None:
+                msg = f"table {name} has no landing folder"
+                raise UsageError(msg, "give it one, or do not name it", name, hint="landing")
             is_settled = True
             for outcome in run_table(snapshot, context, until=until, **allowed):
                 yield outcome

@@ -57,7 +57,7 @@ class Staging:
             raise UsageError(msg, "say which time to set the clock to", hint="at")
         survey = self._open(batch).survey()
         if survey.last_slot is None:
-            msg = f"load {self.snapshot.spec.name}: no record has an insertion time to set the clock by"
+            msg = f"load {self.snapshot.spec.name}: no record can be kept, so none tells where to set the clock"
             raise UsageError(msg, "say which time to set it to", hint="at")
         return survey.last_slot, survey
 

@@ -18,6 +18,7 @@ from ebb.maintenance.inspect.history import Commit
 from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
+from ebb.maintenance.landing_place import Kept
 from ebb.maintenance.retry import Cleared
 from ebb.maintenance.update import Report
 from ebb.maintenance.upkeep import Erasure, Upkeep
@@ -36,8 +37,8 @@ _EXIT_CODES = {
 # What each command prints with --json, beside or around the fields of these values.
 _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "create": ("the declaration, and `reason`, `dry_run`, `folder`", (Description,)),
-    "alter": ("the declaration after the change, and `dry_run`", (Description,)),
-    "drop": ("`name`, `dropped`, `live_records`, `files`", ()),
+    "alter": ("the declaration after the change, `left_behind`, which is null unless a landing folder with files is given up, and `dry_run`", (Description, Kept)),
+    "drop": ("`name`, `dropped`, `live_records`, `files`, and `left_behind`, the files in its landing folder, if there are any", (Kept,)),
     "load": ("the report", (Report,)),
     "update": ("the report", (Report,)),
     "run": ("`outcomes`, a list, and `failed`, once a round", (Outcome,)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,13 @@ from ebb.cli.options import (
 from ebb.cli.output import render
 from ebb.index.errors import UsageError
 
-__all__ = ["alter", "create", "drop"]
+if TYPE_CHECKING:
+    from ebb.maintenance.landing_place import Kept
+
+__all__ = ["ANEW", "alter", "create", "drop"]
+
+# What to do about what alter cannot change.
+ANEW = "write the table out (ebb scan NAME --format parquet --output FILE), create another one, and load FILE"
 
 
 def create(
@@ -171,7 +177,7 @@ def alter(
         *inputs.values(),
     )
     if all(change is None for change in changes):
-        msg = "alter changes nothing; see ebb alter --help for what can be changed. Tick, span, key and grid are fixed at creation"
+        msg = f"alter changes nothing; see ebb alter --help for what can be changed. To change anything else, {ANEW}"
         raise UsageError(msg)
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
@@ -180,7 +186,7 @@ def alter(
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:
-        render.json_object({**after, "dry_run": dry_run})
+        render.json_object({**after, "left_behind": _object(altered.left_behind), "dry_run": dry_run})
         return
     changed = [
         f"{field.replace('_', ' ')}: {_shown(before[field])} → {_shown(after[field])}"
@@ -188,6 +194,7 @@ def alter(
         if field != "columns" and not field.endswith("_seconds") and before[field] != after[field]
     ]
     changed += [f"column {c.name} {c.type} added" for c in altered.after.columns[len(altered.before.columns) :]]
+    changed += _left_lines(altered.left_behind, altered.after.landing)
     if dry_run:
         changed.append("(dry run: nothing was changed)")
     render.lines([render.visible(line) for line in changed] or ["nothing to change: the table is like that already"])
@@ -201,8 +208,29 @@ def _shown(value: object) -> str:
     return "none" if value is None else str(value)
 
 
+def _object(kept: Kept | None) -> dict[str, Any] | None:
+    return None if kept is None else asdict(kept)
+
+
+def _left_lines(kept: Kept | None, new: str | None) -> list[str]:
+    """Return what stays in a landing folder that a table has given up, and what to do about it; ``new``: its next one."""
+    if kept is None:
+        return []
+    lost = f"move to {new}" if new else "in no table: keep, delete, or move to the landing folder of another table"
+    parts = (
+        ("waiting", kept.waiting, lost),
+        ("waiting, in _taken", kept.taken, lost),
+        ("refused, in _refused", kept.refused, f"fix and {lost}" if new else lost),
+        ("applied, in _applied", kept.applied, "copies of what was applied, which nobody erases now: delete"),
+    )
+    return [
+        f"left in {kept.folder}, where ebb run does not look any more:",
+        *(f"  {where}: {render.counted(count, 'file')}; {step}" for where, count, step in parts if count),
+    ]
+
+
 def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = False, json: Json = False) -> None:
-    """Delete a table, its records and its quarantine."""
+    """Delete a table, its records and its quarantine. Its landing folder stays; what is in it is told."""
     warehouse = state(ctx).open()
     content = warehouse.drop(name, dry_run=True)
     summary = f"table {name}, whose log cannot be read"
@@ -217,8 +245,10 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     if not dry_run:
         warehouse.drop(name)
     if json:
+        left = {"left_behind": _object(content.left_behind)}
         render.json_object(
-            {"name": name, "dropped": not dry_run, "live_records": content.live_records, "files": content.files}
+            {"name": name, "dropped": not dry_run, "live_records": content.live_records, "files": content.files} | left
         )
     else:
-        render.lines([f"{summary} {'would be' if dry_run else 'was'} deleted"])
+        done = f"{summary} {'would be' if dry_run else 'was'} deleted"
+        render.lines([done, *map(render.visible, _left_lines(content.left_behind, None))])

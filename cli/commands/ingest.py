@@ -130,9 +130,11 @@ def show_report(name: str, report: Report, *, json: bool) -> None:
 def report_lines(name: str, report: Report) -> list[str]:
     """Return what an update did, for people."""
     if report.already_applied:
-        return [
-            f"{name}: already applied at slot {report.slot} ({report.time}); nothing changed, the clock did not move"
-        ]
+        slot = f"slot {report.slot} ({report.time})"
+        what = (
+            f"already applied at {slot}" if report.repeated else f"{slot} is over already, and this brings no records"
+        )
+        return [f"{name}: {what}; nothing changed, the clock did not move"]
     would = " (dry run: nothing was changed)" if report.dry_run else ""
     text = [
         f"{name}: slot {report.slot} ({report.time}), version {report.version}{would}",
@@ -141,15 +143,20 @@ def report_lines(name: str, report: Report) -> list[str]:
         f"  files +{report.files_added} −{report.files_removed}, {render.bytes_text(report.bytes_written)} written, {report.seconds:.2f} s",
     ]
     if report.repeated:
-        where = "" if report.repeated_of is None else f", at slot {report.repeated_of}"
-        names = f": {', '.join(map(render.visible, report.repeated_files))}" if report.repeated_files else ""
-        text.append(f"  left out {render.counted(report.repeated, 'record')} that came before{where}{names}")
+        text.append(f"  {_left_out(report)}")
     text += [f"  quarantined: {count:,} × {render.visible(reason)}" for reason, count in report.reasons.items()]
     if report.sealed_cells:
         text.append(
             f"  sealed {render.counted(report.sealed_cells, 'cell')} ({render.bytes_text(report.sealed_bytes)})"
         )
     return text + [f"  warning: {render.visible(warning)}" for warning in report.warnings]
+
+
+def _left_out(report: Report) -> str:
+    """Return which records were left out because they came before."""
+    where = "" if report.repeated_of is None else f", at slot {report.repeated_of}"
+    names = f": {', '.join(map(render.visible, report.repeated_files))}" if report.repeated_files else ""
+    return f"left out {render.counted(report.repeated, 'record')} that came before{where}{names}"
 
 
 def _fates(report: Report) -> str:
@@ -182,7 +189,7 @@ def run(
     warehouse = state(ctx).open(master, conf)
     until = None if at is None else read_moment(at)
     once = once or dry_run
-    failed = False
+    failed: list[int] = []  # the exit codes of what failed in the last round
     with terminable():
         for event in warehouse.run(
             *(table or ()),
@@ -199,23 +206,24 @@ def run(
                     render.clear_progress()
                     _show_outcome(event)
                 continue
-            failed = event.failed
+            failed = [1 if o.cause is None else o.cause.exit_code for o in event.outcomes if o.error is not None]
             if once and not event.tables and not failed:
                 msg = f"no table in {warehouse.root} has a landing folder; set one with ebb alter NAME --landing DIR"
                 raise UsageError(msg)
             if json and (once or event.is_news):
-                render.json_object({"outcomes": [_outcome_object(o) for o in event.outcomes], "failed": failed})
+                outcomes = [_outcome_object(outcome) for outcome in event.outcomes]
+                render.json_object({"outcomes": outcomes, "failed": event.failed})
             elif once and not json and not event.outcomes:
                 waiting = f"{render.counted(event.waiting, 'file')} wait" + ("s" * (event.waiting == 1))
                 arrived = f"{waiting} for a tick that is not over" if event.waiting else "no files have arrived"
                 render.lines([f"nothing to do: no tick is due, and {arrived}"])
             sys.stdout.flush()
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(min(failed))
 
 
 def _error_text(outcome: Outcome) -> str | None:
-    return outcome.error if outcome.cause is None else error_text(outcome.cause)
+    return outcome.error if outcome.cause is None else error_text(outcome.cause, outcome.table)
 
 
 def _outcome_object(outcome: Outcome) -> dict[str, Any]:
@@ -229,7 +237,7 @@ def _show_outcome(outcome: Outcome) -> None:
         render.lines([f"{outcome.table}, slot {outcome.slot}: would apply {render.counted(outcome.files, 'file')}"])
         return
     if report is None:
-        kept = f"; set aside in {outcome.set_aside}" if outcome.set_aside else ""
+        kept = f"; set aside in {outcome.set_aside}, move it back when it fits" if outcome.set_aside else ""
         slot = "" if outcome.slot is None else f", slot {outcome.slot}"
         render.error(f"{outcome.table}{slot}: {_error_text(outcome)}{kept}")
         return
@@ -243,8 +251,8 @@ def _show_outcome(outcome: Outcome) -> None:
         f"{report.seconds:.2f} s".rjust(7),
         f"{report.expired_on_arrival:,} expired on arrival" if report.expired_on_arrival else "",
         f"{report.quarantined:,} quarantined" if report.quarantined else "",
-        f"{report.repeated:,} left out that came before" if report.repeated else "",
         f"sealed {render.counted(report.sealed_cells, 'cell')}" if report.sealed_cells else "",
+        _left_out(report) if report.repeated else "",
     )
     render.lines(["  ".join(cell for cell in cells if cell)])
     for warning in report.warnings:

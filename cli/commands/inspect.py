@@ -111,7 +111,22 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
         for t in tables
         if t.foreign_commits
     ]
-    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign])
+    aside = [f"{t.name}: {where}: {told}" for t in tables for where, told in _aside(t).items()]
+    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *aside])
+
+
+def _aside(table: Status) -> dict[str, str]:
+    """Return what is in the quarantine and in the landing folder, as far as there is anything to look at."""
+    told: dict[str, str] = {}
+    if table.quarantined != 0:
+        count = "it cannot be read" if table.quarantined is None else render.counted(table.quarantined, "record")
+        told["quarantine"] = f"{count}, see ebb quarantine {table.name}"
+    counts = (("waiting", table.landing_waiting), ("refused", table.landing_refused))
+    if files := [render.counted(count, f"{state} file") for state, count in counts if count]:
+        told["landing"] = " and ".join(files)
+    elif table.landing and table.landing_waiting is None:
+        told["landing"] = "it cannot be looked into"
+    return told
 
 
 def _behind(table: Status) -> str:
@@ -144,6 +159,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         ),
         "landing": table.landing or "none",
     }
+    for where, told in _aside(table).items():
+        values[where] = f"{values[where]}; {told}" if where in values else told
     if last is not None:
         values["last update"] = (
             f"{last.committed}: +{last.admitted or 0:,} −{last.expired or 0:,}, {last.cells_touched} of at most "
@@ -260,10 +277,16 @@ def quarantine(
         ),
     ] = None,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Apply the records, or the repaired ones of FILE, as an update.")
+        bool,
+        typer.Option(
+            "--retry", help="Apply the records, or the repaired ones of FILE, as an update, which moves the clock."
+        ),
     ] = False,
     clear: Annotated[bool, typer.Option("--clear", help="Remove the records from the quarantine.")] = False,
-    at: Annotated[str | None, typer.Option("--at", metavar="T", help="With --retry: the time of the update.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="T", help="With --retry: the time of the update; the next tick by default."),
+    ] = None,
     wait: Wait = None,
     dry_run: DryRun = False,
     json: Json = False,

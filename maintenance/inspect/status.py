@@ -1,7 +1,7 @@
 """Where a table stands: clock, size, cells, deletion bound, last update, and what is wrong with it.
 
 Counts are those of the ledger. If another tool has written to the table, they are taken from the log's statistics and,
-where these do not tell, from the files.
+where these do not tell, from the files. Refused records and files of the landing folder are counted where they are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure
 from ebb.maintenance.inspect.history import Commit, commits
+from ebb.maintenance.landing_place import kept_files
 from ebb.maintenance.upkeep import erase_plan
+from ebb.warehouse.intake.quarantine import count_refused
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["CellStatus", "Status", "status"]
@@ -60,6 +62,9 @@ class Status(Description):
     last_update: Commit | None  # or load
     foreign_commits: tuple[ForeignCommit, ...]  # of other tools since the last commit of Ebb, the oldest first
     uncounted_files: tuple[str, ...]  # of other tools, each with the reason
+    quarantined: int | None  # records; None if the quarantine cannot be read
+    landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
+    landing_refused: int | None  # files that were set aside there
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -82,6 +87,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     due = line.clock_at(line.kind.from_datetime(now)) if line.kind.has_wall_clock else None
     files, live_records, uncounted = _counted(snapshot)
     exposed = exposure(snapshot, now, files)
+    landed = kept_files(spec.landing) if spec.landing else None
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -105,7 +111,18 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         last_update=next((commit for commit in commits(snapshot) if commit.op in ("update", "load")), None),
         foreign_commits=snapshot.foreign,
         uncounted_files=uncounted,
+        quarantined=_quarantined(snapshot),
+        landing_waiting=None if landed is None else landed.waiting + landed.taken,
+        landing_refused=None if landed is None else landed.refused,
     )
+
+
+def _quarantined(snapshot: Snapshot) -> int | None:
+    clock = snapshot.ledger.clock
+    try:
+        return 0 if clock is None else count_refused(snapshot.table, clock)
+    except WarehouseError:  # what is wrong with it says whoever asks for the records; the table itself is fine
+        return None
 
 
 def _counted(snapshot: Snapshot) -> tuple[Sequence[CellFile], int | None, tuple[str, ...]]:

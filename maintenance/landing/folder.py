@@ -29,6 +29,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from ebb.index.errors import EngineError
 from ebb.index.timeline import Timeline
 from ebb.maintenance.landing.steps import Landed, slot_of_file
+from ebb.maintenance.landing_place import has_arrived
 from ebb.warehouse.store.files import (
     append_line,
     free_place,
@@ -122,7 +123,7 @@ def _entries(place: Path) -> list[Path]:
 
 
 def _landed(path: Path, line: Timeline, label: str) -> Landed | None:
-    if path.name.startswith((".", "_")) or path.suffix in (".tmp", ".part") or not path.is_file():
+    if not has_arrived(path):
         return None
     try:
         modified_us = path.stat().st_mtime_ns // 1000
@@ -203,7 +204,10 @@ def keep_applied(folder: Path, batch: Path) -> None:
 
 @_translated
 def refuse_file(folder: Path, file: Path, slot: int, reason: str) -> Path | None:
-    """Set a file aside that cannot be read, with the reason beside it; it is kept from ``slot`` on.  None if it is gone."""
+    """Set a file aside that cannot be read, with the reason beside it; it is kept from ``slot`` on.
+
+    Returns where the file is now; None if it is gone.
+    """
     if not file.is_file():
         return None
     place = folder / LANDING_REFUSED / str(slot)
@@ -212,7 +216,7 @@ def refuse_file(folder: Path, file: Path, slot: int, reason: str) -> Path | None
     # First the reason: no file is ever refused without one.
     append_line(place / LANDING_REASONS, json.dumps({"files": [target.name], "reason": reason}))
     rename(file, target)
-    return place
+    return target
 
 
 @_translated

@@ -23,7 +23,7 @@ from ebb.maintenance.landing.folder import (
 from ebb.maintenance.landing.steps import Step, due_slot, steps
 from ebb.maintenance.update import Report, update
 from ebb.warehouse.intake.batch import Files
-from ebb.warehouse.intake.faults import bad_files
+from ebb.warehouse.intake.faults import at_place, bad_files
 from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
@@ -203,7 +203,8 @@ class _Work:
     def set_aside(self, slot: int, faults: Mapping[str, InputError]) -> Iterator[Outcome]:
         """Set files aside that cannot be read, each with its reason."""
         for path, fault in faults.items():
-            if aside := refuse_file(self.folder, Path(path), self.last, str(fault)):
-                yield Outcome(
-                    table=self.table.name, slot=slot, files=1, error=str(fault), set_aside=str(aside), cause=fault
-                )
+            reason = str(at_place(fault, path, Path(path).name))
+            if aside := refuse_file(self.folder, Path(path), self.last, reason):
+                told = at_place(fault, path, str(aside))
+                place = str(aside.parent)
+                yield Outcome(table=self.table.name, slot=slot, files=1, error=str(told), set_aside=place, cause=told)

@@ -37,7 +37,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sql", "examine"),
     ),
     "maintenance": (
-        ("context", "phases", "plan", "values"),
+        ("context", "landing_place", "phases", "plan", "values"),
         ("carry_out", "declare", "reading"),
         ("define", "stage", "upkeep"),
         ("update", "inspect"),

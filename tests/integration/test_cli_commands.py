@@ -383,7 +383,7 @@ def test_status_history_and_explain_tell_of_the_records(ebb: Command) -> None:
     assert sum(cell["records"] for cell in told["cells"]) == told["stored_records"]
     assert told["last_update"]["admitted"] == 1
     assert "live         9 records in" in ebb.right("status", "t").out
-    row = ebb.right("status").out.splitlines()[-1].split()
+    row = ebb.right("status").out.splitlines()[2].split()
     assert row[:3] == ["t", "3", "9"]
 
     commits = ebb.right("history", "t", "--json").json["commits"]

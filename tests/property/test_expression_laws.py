@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebb.index.columns import Column, parse_columns
-from ebb.index.expression import Amount, Call, Case, Expression, Field, Now, Sum
+from ebb.index.expression import Amount, Call, Case, Expression, Field, Now, Sum, least_after
 from ebb.index.grid import Grid, Ring
 from ebb.index.predicate.syntax import Compare, Literal, Name
 from ebb.index.strategy import Strategy
@@ -26,30 +26,37 @@ SPEC = TableSpec(
 SLOT = 7
 LIMIT = 9.2e18
 
-leaves: st.SearchStrategy[Expression] = st.one_of(
-    st.sampled_from([Field("a"), Field("b"), Field("n"), Now()]), st.integers(1, 2**62).map(Amount)
-)
 conditions = st.builds(
     lambda name, sign, number: Compare(Name(name), sign, Literal(str(number))),
     st.sampled_from(["a", "n"]), st.sampled_from(["<", "=", ">="]), st.integers(-5, 5),
 )  # fmt: skip
-expressions: st.SearchStrategy[Expression] = st.recursive(
-    leaves,
-    lambda inner: st.one_of(
-        st.builds(Sum, inner, st.sampled_from([1, -1]), inner),
-        st.builds(
-            lambda name, some: Call(name, tuple(some)),
-            st.sampled_from(["coalesce", "least", "greatest"]),
-            st.lists(inner, min_size=1, max_size=3),
+
+
+def leaves(most: int) -> st.SearchStrategy[Expression]:
+    return st.one_of(st.sampled_from([Field("a"), Field("b"), Field("n"), Now()]), st.integers(1, most).map(Amount))
+
+
+def expressions(most: int) -> st.SearchStrategy[Expression]:
+    """Return expressions whose durations are at most so long."""
+    return st.recursive(
+        leaves(most),
+        lambda inner: st.one_of(
+            st.builds(Sum, inner, st.sampled_from([1, -1]), inner),
+            st.builds(
+                lambda name, some: Call(name, tuple(some)),
+                st.sampled_from(["coalesce", "least", "greatest"]),
+                st.lists(inner, min_size=1, max_size=3),
+            ),
+            st.builds(
+                lambda branches, otherwise: Case(tuple(branches), otherwise),
+                st.lists(st.tuples(conditions, inner), min_size=1, max_size=2),
+                st.none() | inner,
+            ),
         ),
-        st.builds(
-            lambda branches, otherwise: Case(tuple(branches), otherwise),
-            st.lists(st.tuples(conditions, inner), min_size=1, max_size=2),
-            st.none() | inner,
-        ),
-    ),
-    max_leaves=8,
-)
+        max_leaves=8,
+    )
+
+
 numbers = st.none() | st.integers(-5, 5) | st.integers(-(2**62), 2**62)
 records = st.lists(st.tuples(numbers, numbers, st.none() | st.integers(-5, 5)), min_size=1, max_size=6)
 
@@ -84,7 +91,7 @@ def slow(expression: Expression, record: dict[str, Any]) -> int | None:
             return None if otherwise is None else slow(otherwise, record)
 
 
-@given(expression=expressions, rows=records)
+@given(expression=expressions(2**62), rows=records)
 @settings(deadline=None, max_examples=400)
 def test_whole_columns_give_what_single_records_give(expression: Expression, rows: list[tuple[Any, ...]]) -> None:
     kinds = {"a": pa.int64(), "b": pa.int64(), "n": pa.int32()}
@@ -94,6 +101,19 @@ def test_whole_columns_give_what_single_records_give(expression: Expression, row
 
     found = [None if gone else int(value) for value, gone in zip(values, missing, strict=True)]
     assert found == [slow(expression, dict(zip("abn", row, strict=True))) for row in rows]
+
+
+small = st.integers(-100, SLOT * 10)
+
+
+@given(expression=expressions(99), a=small, b=st.none() | small, n=st.none() | st.integers(-5, 5))
+@settings(max_examples=400)
+def test_no_value_is_nearer_than_the_least_that_is_told(
+    expression: Expression, a: int, b: int | None, n: int | None
+) -> None:
+    least, value = least_after(expression, "a"), slow(expression, {"a": a, "b": b, "n": n})
+
+    assert least is None or (value is not None and value >= a + least)
 
 
 def test_units_of_numbers_beside_dates_and_timestamps() -> None:

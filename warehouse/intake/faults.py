@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from ebb.index import errors
 from ebb.index.errors import BadFilesError, InputError
 
-__all__ = ["bad_files", "blamed", "dumps_fault", "loads_fault", "raise_faults"]
+__all__ = ["at_place", "bad_files", "blamed", "dumps_fault", "loads_fault", "raise_faults"]
 
 
 @contextmanager
@@ -40,6 +40,18 @@ def bad_files(error: InputError) -> dict[str, InputError]:
     """Return the files that an error is about, each with its own."""
     parts = error.args if isinstance(error, BadFilesError) else (error,)
     return {part.file: part for part in parts if part.file is not None}
+
+
+def at_place(fault: InputError, path: str, place: str) -> InputError:
+    """Return the fault of a file that was found at a path and is at another place now.
+
+    >>> print(at_place(errors.UnreadableInputError("/in/a.csv, line 2", "it is odd", "fix it"), "/in/a.csv", "/out/a.csv"))
+    /out/a.csv, line 2: it is odd; fix it
+    """
+    values = [str(value).replace(path, place).replace(fault.file or path, place) for value in fault.args]
+    moved = type(fault)(*values, hint=fault.hint)
+    moved.file = place
+    return moved
 
 
 def dumps_fault(error: InputError) -> str:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebb.index.columns import Column, delta_fields
 from ebb.index.errors import CorruptionError, EngineError
@@ -26,11 +26,12 @@ from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
 __all__ = [
-    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "expire_refused", "part_refused", "read_refused",
-    "write_refused",
+    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "count_refused", "expire_refused", "part_refused",
+    "read_refused", "write_refused",
 ]  # fmt: skip
 
 _RESTORE = "restore it from a backup; the records of the table itself are not concerned"
@@ -39,6 +40,7 @@ _COLUMNS = (
     *(Column(name, "bigint" if name == "line" else "string") for name in _FIELDS),
     Column("_slot", "bigint"),
 )
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,25 +190,37 @@ def _unlink(table: Table, paths: Sequence[str]) -> None:
 
 def read_refused(table: Table) -> list[RefusedFile]:
     """Return the records in quarantine, file by file, oldest first."""
+    return [
+        RefusedFile(path, slot, tuple(Refused(slot, **row) for row in rows))
+        for path, slot, rows in _looked_into(table, lambda file: file.read(columns=list(_FIELDS)).to_pylist())
+    ]
+
+
+def count_refused(table: Table, through: int) -> int:
+    """Return how many records are in quarantine that were refused at or before a slot.  Reads footers only."""
+    looked = _looked_into(table, lambda file: file.metadata.num_rows)
+    return sum(records for _, slot, records in looked if slot <= through)
+
+
+def _looked_into(table: Table, look: Callable[[pq.ParquetFile], T]) -> Iterator[tuple[str, int, T]]:
+    """Yield path, slot and what a look into it gives, of each file of the quarantine, oldest first."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     delta = _open(table)
     if delta is None:
-        return []
-    files: list[RefusedFile] = []
+        return
     for path, slot, _ in sorted(_live(delta), key=lambda f: f[1]):
         try:
             with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:
-                data = file.read(columns=list(_FIELDS)).to_pylist()
+                found = look(file)
         except FileNotFoundError:
             if path in {f[0] for f in _live(_open(table) or delta)}:
                 raise CorruptionError("a file of the quarantine is missing", path, _RESTORE) from None
             continue  # erased while we read: its time was over
         except (OSError, pa.ArrowException) as error:
             raise read_error(error, "a file of the quarantine", path, damaged=_RESTORE) from error
-        files.append(RefusedFile(path, slot, tuple(Refused(slot, **row) for row in data)))
-    return files
+        yield path, slot, found
 
 
 def clear_refused(

@@ -118,7 +118,7 @@ class TableSpec:
         texts = {self.inserted: self.inserted_as, self.expires: self.expires_as}
         made = {name: str(texts[name]) for name, value in self.computed if name not in columns_of(value)}
         needed = (*self.key, *(name for name, text in texts.items() if text is None))
-        return InputSchema(columns=self.columns, required=needed, computed=made, rules=self.inputs)
+        return InputSchema(columns=self.columns, required=needed, computed=made, rules=self.inputs, table=self.name)
 
     def column(self, name: str) -> Column:
         """Return a column by name."""

@@ -84,7 +84,6 @@ def test_everything_that_can_be_declared_is_kept(ebb: Command) -> None:
         (("--key", "nokey"), 2, "'nokey', which is not a column; the columns are id, key"),
         (("--key", ","), 2, "the key names no column"),
         (("--key", "key,key"), 2, "names a column twice"),
-        (("--key", "expires"), 2, "is a time column of the table as well"),
         (("--inserted", "pay"), 2, "must be timestamp, date, bigint or int"),
         (("--tick", "0"), 2, "not a positive integer"),
         (("--tick", "5m"), 2, "not a positive integer"),
@@ -173,6 +172,16 @@ def test_a_wrong_alteration_is_refused(with_table: Command, change: tuple[str, .
     assert says in with_table.wrong("alter", "t", *change, code=2)
 
 
+@pytest.mark.parametrize("option", ["--tick", "--span", "--grid", "--policy", "--key", "--lifetime", "--reader-time"])
+def test_what_is_fixed_at_creation_is_told_as_such(with_table: Command, option: str) -> None:
+    """It was called no option, and another one was proposed."""
+    told = with_table.wrong("alter", "t", option, "5", code=2)
+
+    assert told.startswith(f"{option} is fixed when a table is created; write the table out (ebb scan NAME ")
+    assert "no such option: --nonsense" in with_table.wrong("alter", "t", "--nonsense", "5", code=2)
+    assert "no such option: --tick" in with_table.wrong("update", "t", "--tick", "5", code=2)
+
+
 def test_a_landing_folder_can_be_taken_away_again(with_table: Command) -> None:
     with_table.right("alter", "t", "--landing", "landing")
     with_table.right("alter", "t", "--landing", "")
@@ -193,7 +202,118 @@ def test_drop_asks_and_without_a_terminal_wants_to_be_told(with_table: Command) 
 def test_drop_as_json(with_table: Command) -> None:
     assert with_table.right("drop", "t", "--dry-run", "--json").json["dropped"] is False
     told = with_table.right("drop", "t", "--yes", "--json").json
-    assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0}
+    assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0, "left_behind": None}
+
+
+@pytest.fixture
+def landed(ebb: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return the command with a table t whose landing folder holds a file of every sort."""
+    monkeypatch.setenv("EBB_ENGINE", "direct")
+    ebb.right("create", "t", *DECLARED, "--landing", "landing")
+    head = "id,key,inserted,expires\n"
+    Path("landing/1-good.csv").write_text(head + "1,a,1,4\n", encoding="utf-8")
+    Path("landing/1-bad.csv").write_text("id,key\n1,a\n", encoding="utf-8")
+    ebb("run", "--once")
+    for place in ("landing", "landing/_taken/2"):
+        Path(place).mkdir(exist_ok=True, parents=True)
+        Path(place, "2-late.csv").write_text(head, encoding="utf-8")
+    return ebb
+
+
+LEFT = """left in {here}/landing, where ebb run does not look any more:
+  waiting: 1 file; {lost}
+  waiting, in _taken: 1 file; {lost}
+  refused, in _refused: 1 file; {fix}
+  applied, in _applied: 1 file; copies of what was applied, which nobody erases now: delete
+"""
+
+
+def test_drop_says_which_files_stay_in_the_landing_folder(landed: Command) -> None:
+    """They were left there in silence."""
+    before = state_of(Path("landing"))
+    lost = "in no table: keep, delete, or move to the landing folder of another table"
+    told = LEFT.format(here=Path.cwd(), lost=lost, fix=lost)
+
+    assert (
+        landed.right("drop", "t", "--dry-run").out == f"table t with 1 live record in 1 file would be deleted\n{told}"
+    )
+    left = landed.right("drop", "t", "--dry-run", "--json").json["left_behind"]
+    assert left == {"folder": f"{Path.cwd()}/landing", "waiting": 1, "taken": 1, "refused": 1, "applied": 1}
+    assert landed.right("drop", "t", "--yes").out.endswith(f"was deleted\n{told}")
+    assert state_of(Path("landing")) == before
+
+
+def test_alter_says_which_files_stay_in_the_landing_folder_that_is_given_up(landed: Command) -> None:
+    """They were left there in silence."""
+    before, here = state_of(Path("landing")), Path.cwd()
+    to = f"move to {here}/other"
+    told = LEFT.format(here=here, lost=to, fix=f"fix and {to}")
+
+    assert told in landed.right("alter", "t", "--landing", "other", "--dry-run").out
+    assert "keep, delete" in landed.right("alter", "t", "--landing", "", "--dry-run").out
+    assert landed.right("alter", "t", "--landing", "landing", "--json").json["left_behind"] is None
+    assert landed.right("alter", "t", "--landing", "other", "--json").json["left_behind"]["refused"] == 1
+    assert landed.right("alter", "t", "--landing", "landing").out == f"landing: {here}/other → {here}/landing\n"
+    assert state_of(Path("landing")) == before
+
+
+def test_a_landing_folder_that_nobody_can_look_into_does_not_keep_a_table_from_being_dropped(ebb: Command) -> None:
+    ebb.right("create", "t", *DECLARED, "--landing", "landing")
+    Path("landing").rmdir()
+
+    assert ebb.right("drop", "t", "--yes").out == "table t with 0 live records in 0 files was deleted\n"
+
+
+@pytest.mark.parametrize(
+    ("folder", "says"),
+    [
+        ("{root}", "is the warehouse {root}; choose a folder that is apart from the warehouse"),
+        ("{root}/..", "contains the warehouse {root};"),
+        ("{root}/t", "is inside the warehouse {root}, in the folder of table t;"),
+        ("{root}/t.quarantine/x", "is inside the warehouse {root}, in the folder of table t;"),
+        ("{root}/u/x", "is inside the warehouse {root}, in the folder of table u;"),
+        ("{root}/elsewhere", "is inside the warehouse {root};"),
+        (
+            "landing",
+            "landing folder {here}/landing is the landing folder of table t; choose one for table u that is apart",
+        ),
+        ("landing/x", "is inside {here}/landing, the landing folder of table t;"),
+        (".", "landing folder {here} contains {here}/landing, the landing folder of table t;"),
+        ("link", "landing folder {here}/landing is the landing folder of table t;"),
+        ("link/x", "is inside {here}/landing, the landing folder of table t;"),
+        ("loop", "landing folder loop cannot be found"),
+        ("~no-such-user/x", "landing folder ~no-such-user/x cannot be found"),
+    ],
+)
+def test_a_landing_folder_belongs_to_one_table_and_is_apart_from_the_warehouse(
+    ebb: Command, folder: str, says: str
+) -> None:
+    """Two tables took each other's files, and a run moved the files of a table into folders of its own."""
+    ebb.right("create", "t", *DECLARED, "--landing", "landing")
+    Path("link").symlink_to("landing")
+    Path("loop").symlink_to("loop")
+    places = {"root": ebb.root.resolve(), "here": Path.cwd()}
+    folder, says = folder.format(**places), says.format(**places)
+
+    assert says in ebb.wrong("create", "u", *DECLARED, "--landing", folder, code=2)
+    assert says in ebb.wrong("create", "u", *DECLARED, "--landing", folder, "--dry-run", code=2)
+    ebb.right("create", "u", *DECLARED)
+    assert says in ebb.wrong("alter", "u", "--landing", folder, code=2)
+    assert ebb.right("status", "u", "--json").json["landing"] is None
+
+
+def test_where_a_table_that_cannot_be_read_has_its_files_is_not_known(ebb: Command) -> None:
+    ebb.right("create", "t", *DECLARED, "--landing", "landing")
+    next((ebb.root / "t" / "_delta_log").glob("*.json")).write_text("damaged", encoding="utf-8")
+
+    ebb.right("create", "u", *DECLARED, "--landing", "other")
+
+
+def test_a_table_keeps_its_landing_folder_or_takes_one_inside_it(ebb: Command) -> None:
+    ebb.right("create", "t", *DECLARED, "--landing", "landing")
+
+    assert "already" in ebb.right("alter", "t", "--landing", "landing").out
+    ebb.right("alter", "t", "--landing", "landing/inner")
 
 
 def test_a_landing_folder_that_cannot_be_one_is_refused(with_table: Command) -> None:

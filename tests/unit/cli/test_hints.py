@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from ebb.cli.hints import STEPS, error_text
+from ebb.cli.hints import LANDED_STEPS, STEPS, error_text
 from ebb.cli.main import app
 from ebb.index import errors
 from tests.architecture.test_layers import modules, tree_of
@@ -37,6 +37,7 @@ def _hints_given() -> set[str]:
 
 def test_every_hint_has_its_step_and_every_step_its_hint() -> None:
     assert _hints_given() == set(STEPS)
+    assert set(LANDED_STEPS) < set(STEPS)
 
 
 def _texts(tree: ast.Module) -> list[str]:
@@ -57,7 +58,7 @@ def test_no_text_below_the_command_line_names_an_option_or_a_command(file: Path)
 
 
 def test_every_option_and_command_that_a_step_names_exists() -> None:
-    words = " ".join(STEPS.values())
+    words = " ".join([*STEPS.values(), *LANDED_STEPS.values()])
     everything = typer.main.get_command(app)
     commands = [everything, *everything.commands.values()]  # type: ignore[attr-defined]  # a group has them
     options = {name for command in commands for option in command.params for name in option.opts}

@@ -41,7 +41,7 @@ def test_a_tick_that_was_applied_changes_nothing_and_says_so(with_table: Command
 
     assert (
         with_table.right("update", "t", "--at", "1").out
-        == "t: already applied at slot 1 (1); nothing changed, the clock did not move\n"
+        == "t: slot 1 (1) is over already, and this brings no records; nothing changed, the clock did not move\n"
     )
     assert with_table.right("update", "t", "--at", "1", "--json").json["already_applied"] is True
     assert state_of(with_table.root) == before
@@ -129,6 +129,19 @@ def test_run_needs_a_landing_folder(with_table: Command) -> None:
     assert "there is no table x" in with_table.wrong("run", "--once", "--table", "x", code=1)
 
 
+def test_run_says_which_of_the_named_tables_has_no_landing_folder(with_table: Command) -> None:
+    """It said that no table has one, and beside other tables it said nothing."""
+    with_table.right("create", "u", *DECLARED, "--landing", "landing")
+    with_table.right("update", "u", "--at", "1")
+    Path("landing/_taken/2").mkdir(parents=True)
+    told = "t: table t has no landing folder; run ebb alter t --landing FOLDER"
+
+    assert with_table.wrong("run", "--once", "--table", "t", code=2) == told
+    beside = with_table("run", "--once", "--table", "t", "--table", "u")
+    assert (beside.code, beside.err) == (2, f"ebb: {told}\n")
+    assert beside.out.startswith("u  2  "), "the others are run"
+
+
 def test_run_finds_nothing_to_do_in_an_empty_landing_folder(with_table: Command) -> None:
     with_table.right("alter", "t", "--landing", "landing")
 
@@ -155,6 +168,88 @@ def test_a_file_with_another_header_is_set_aside_with_its_reason(with_table: Com
     assert "column a is not in the table" in result.err
     assert "_refused/2" in result.err
     assert result.out.startswith("t  2  "), "the tick itself was applied"
+
+
+HEADS = {
+    "extra": ("id,key,inserted,expires,x", 'remove it, or run ebb alter t --add-column "x string", or ebb alter t --extra ignore'),
+    "case": ("id,KEY,inserted,expires", 'rename it, or run ebb alter t --rename "KEY=key"'),
+    "missing": ("id,key,inserted", 'or name the column that holds it: ebb alter t --rename "OLD=expires"'),
+    "latin": ("id,key,inserted,expires\n1,\xe9,2,5", "run ebb alter t --encoding ENCODING, for example latin-1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_run_says_what_to_do_about_a_file_in_whole_commands_and_where_it_is_now(
+    with_table: Command, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named options that run does not have, a table called NAME, and a folder that the file had left."""
+    monkeypatch.setenv("EBB_ENGINE", "direct")
+    with_table.right("alter", "t", "--landing", "landing", "--encoding", "ascii")
+    Path("landing/2-x.csv").write_text(HEADS[head][0] + "\n", encoding="latin-1")
+    told = with_table("run", "--once").err
+
+    assert told.startswith(f"ebb: t, slot 2: {Path.cwd()}/landing/_refused/2/2-x.csv: ")
+    assert HEADS[head][1] in told
+    assert "NAME" not in told
+    assert "pass --" not in told
+    (line,) = Path("landing/_refused/2/_reasons.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line)["reason"].startswith("2-x.csv")
+
+
+def test_of_a_line_that_is_wrong_run_says_where_the_file_is_now(
+    with_table: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named the file in _taken, where it was read, and not in _refused."""
+    monkeypatch.setenv("EBB_ENGINE", "direct")
+    with_table.right("alter", "t", "--landing", "landing")
+    good = {"id": 1, "key": "a", "inserted": 2, "expires": 5}
+    Path("landing/2-x.jsonl").write_text(f"{json.dumps(good)}\n{json.dumps(good | {'z': 1})}\n", encoding="utf-8")
+    told = with_table("run", "--once").err
+
+    place = f"{Path.cwd()}/landing/_refused/2"
+    assert told.startswith(f"ebb: t, slot 2: {place}/2-x.jsonl, line 2: column z is not in the table; ")
+    assert told.endswith(f"; set aside in {place}, move it back when it fits\n")
+
+
+def test_run_names_the_files_that_came_before(with_table: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted their records only."""
+    monkeypatch.setenv("EBB_ENGINE", "direct")
+    with_table.right("alter", "t", "--landing", "landing")
+    row = records((1, "a", 1, 6))
+    write_batch(Path("landing/1-a.csv"), row)
+    with_table.right("run", "--once")
+    write_batch(Path("landing/2-again.csv"), row)
+    write_batch(Path("landing/2-new.csv"), records((2, "b", 2, 6)))
+    write_batch(Path("landing/3-alone.csv"), row)
+
+    second, third = with_table.right("run", "--once").out.splitlines()
+    assert second.endswith("left out 1 record that came before, at slot 1: 2-again.csv")
+    assert third.endswith("left out 1 record that came before, at slot 1: 3-alone.csv")
+
+
+def test_a_tick_that_was_never_applied_is_not_called_an_empty_one(with_table: Command) -> None:
+    """Neither one before the first update, nor one that a catch-up passed over: nobody knows more than the clock."""
+    with_table.right(
+        "update", "t", write_batch(Path("a.csv"), records((1, "a", 1, 5))), "--at", 3, "--engine", "direct"
+    )
+    with_table.right("update", "t", "--at", 5, "--catch-up", "--yes")
+    other = write_batch(Path("b.csv"), records((2, "b", 1, 5)))
+    for slot in (2, 4, 5):
+        told = with_table.wrong("update", "t", other, "--at", slot, "--engine", "direct", code=1)
+        assert told == (
+            f"slot {slot} ({slot}) is not after the clock 5, and this batch is not the one applied there: "
+            "no records were; pass a later --at, late records are admitted too"
+        )
+        assert with_table.right("update", "t", "--at", slot).out == (
+            f"t: slot {slot} ({slot}) is over already, and this brings no records; nothing changed, the clock did not move\n"
+        )
+
+
+def test_an_update_names_the_table_that_a_column_can_be_added_to(with_table: Command) -> None:
+    Path("x.csv").write_text("id,key,inserted,expires,x\n", encoding="utf-8")
+
+    told = with_table.wrong("update", "t", "x.csv", "--at", "1", "--engine", "direct", code=1)
+    assert 'with ebb alter t --add-column "x string", or pass --extra ignore' in told
 
 
 def test_a_killed_runs_file_does_not_replace_a_new_one_of_the_same_name(with_table: Command) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ebb import Warehouse
 from ebb.cli.main import main
 from ebb.cli.output import render
+from tests.builders import records, write_batch
 from tests.foreign import planted
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
@@ -22,6 +23,7 @@ _STATUS = {
     "next_cohort", "cells", "last_update", "foreign_commits", "uncounted_files", "group", "oldest_expired_age_seconds",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
     "quarantine_time_seconds", "log_retention_seconds", "remember_seconds",
+    "quarantined", "landing_waiting", "landing_refused",
 }  # fmt: skip
 
 
@@ -44,6 +46,55 @@ def test_status_lists_tables_and_tells_about_one(with_table: Command) -> None:
     lines = with_table.right("status", "t").out.splitlines()
     assert "clock        3 (slot 3)" in lines
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_status_counts_what_is_in_quarantine_and_in_the_landing_folder(
+    with_table: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody learnt of refused records and files who did not ask for them."""
+    monkeypatch.setenv("EBB_ENGINE", "direct")
+    with_table.right("alter", "t", "--landing", "landing")
+    write_batch(Path("landing/1-a.csv"), records((1, "a", 1, 4), (2, None, 1, 4), (3, "c", 1, 99), (9, "b", 1, 4)))
+    Path("landing/1-bad.csv").write_text("id\n1\n", encoding="utf-8")
+    with_table("run", "--once")
+    with_table.right("update", "t", write_batch(Path("2.csv"), records((4, None, 2, 5), (6, "d", 2, 5))))
+    for file in (Path("landing/3-b.csv"), Path("landing/_taken/3/3-c.csv")):
+        write_batch(file, records((5, "e", 3, 5)))
+
+    told = with_table.right("status", "t", "--json").json
+    assert (told["quarantined"], told["landing_waiting"], told["landing_refused"]) == (3, 2, 1)
+    lines = with_table.right("status", "t").out.splitlines()
+    assert f"landing      {Path.cwd()}/landing; 2 waiting files and 1 refused file" in lines
+    assert "quarantine   3 records, see ebb quarantine t" in lines
+    assert with_table.right("status").out.splitlines()[3:] == [
+        "t: quarantine: 3 records, see ebb quarantine t",
+        "t: landing: 2 waiting files and 1 refused file",
+    ]
+
+
+def test_status_says_nothing_of_an_empty_quarantine_and_landing_folder(with_table: Command) -> None:
+    with_table.right("alter", "t", "--landing", "landing")
+
+    assert len(with_table.right("status").out.splitlines()) == 3
+    assert f"landing     {Path.cwd()}/landing" in with_table.right("status", "t").out.splitlines()
+    told = with_table.right("status", "t", "--json").json
+    assert (told["quarantined"], told["landing_waiting"], told["landing_refused"]) == (0, 0, 0)
+
+
+def test_status_answers_although_quarantine_and_landing_folder_cannot_be_read(with_table: Command) -> None:
+    with_table.right("alter", "t", "--landing", "landing")
+    with_table.right(
+        "update", "t", write_batch(Path("1.csv"), records((1, None, 1, 4))), "--at", 1, "--engine", "direct"
+    )
+    next(with_table.root.glob("t.quarantine/_slot=*/*")).write_bytes(b"damaged")
+    Path("landing").rmdir()
+
+    told = with_table.right("status", "t", "--json").json
+    assert (told["quarantined"], told["landing_waiting"], told["landing_refused"]) == (None, None, None)
+    assert with_table.right("status").out.splitlines()[3:] == [
+        "t: quarantine: it cannot be read, see ebb quarantine t",
+        "t: landing: it cannot be looked into",
+    ]
 
 
 @pytest.mark.parametrize("measure", ["records", "bytes", "files"])

@@ -52,7 +52,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     ),
     (
         AppliedSlotError(4, "1970-01-05", 7, "there it was ab"),
-        "slot 4 (1970-01-05) is not after the clock 7, and this batch is not the one applied there: there it was ab",
+        (
+            "slot 4 (1970-01-05) is not after the clock 7, and this batch is not the one applied there: there it was ab; "
+            "apply it with a later time, late records are admitted too"
+        ),
     ),
     (
         JumpError(43, 3, 40),

@@ -13,8 +13,10 @@ from ebb.index.expression import (
     Field,
     Now,
     Sum,
+    adds_to,
     columns_of,
     is_name,
+    least_after,
     parse_expression,
     split_name,
 )
@@ -128,3 +130,39 @@ def test_a_name_is_told_from_an_expression() -> None:
     ]  # fmt: skip
     assert split_name("came + 30d AS `until`", "expires") == ("came + 30d", "until")
     assert split_name("now", "inserted") == ("now", "inserted")
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ("came", 0),
+        ("came + 30d", 30),
+        ("2d + came - 1d", 1),
+        ("came + (1d + 2d)", 3),
+        ("now + 30d", 30),
+        ("least(came + 9d, now + 7d)", 7),
+        ("least(came + 9d, until)", None),
+        ("greatest(came + 9d, until)", 9),
+        ("greatest(case when kind = 'a' then came + 9d end, until)", None),
+        ("greatest(until, until)", None),
+        ("coalesce(came + 9d, came + 8d)", 8),
+        ("coalesce(until, came + 9d)", None),
+        ("case when kind = 'a' then came + 9d else came + 11d end", 9),
+        ("came + ttl", None),
+        ("came + (until - came)", None),
+        ("until + 9d", None),
+    ],
+)
+def test_how_long_after_a_time_an_expression_is_at_least(text: str, least: int | None) -> None:
+    days = least_after(parse_expression(text, COLUMNS, TimeKind.TIMESTAMP), "came")
+
+    assert days == (None if least is None else least * 86_400_000_000)
+
+
+def test_choosing_a_column_is_told_from_counting_with_it() -> None:
+    adding = ["until + 1d", "coalesce(until + 1d, came)", "case when kind = 'a' then came else until + 1d end"]
+    choosing = ["coalesce(until, came + 1d)", "case when until > came then until end", "now"]
+
+    assert [
+        text for text in (*adding, *choosing) if adds_to(parse_expression(text, COLUMNS, TimeKind.TIMESTAMP), "until")
+    ] == adding

@@ -88,8 +88,9 @@ def test_a_batch_that_is_late_meets_a_new_file_of_the_same_name(folder: Path) ->
 
 def test_refused_files_of_one_name_are_all_kept(folder: Path) -> None:
     """The second bad.csv of a tick replaced the first one in _refused."""
-    for text in ("one", "two", "three"):
-        assert refuse_file(folder, land(folder, "bad.csv", text), 5, f"reason {text}") == folder / "_refused/5"
+    for text, name in (("one", "bad.csv"), ("two", "bad.n1.csv"), ("three", "bad.n2.csv")):
+        now = refuse_file(folder, land(folder, "bad.csv", text), 5, f"reason {text}")
+        assert now == folder / "_refused/5" / name
 
     assert texts(folder) == ["one", "three", "two"]
     lines = (folder / "_refused/5/_reasons.jsonl").read_text(encoding="utf-8").splitlines()

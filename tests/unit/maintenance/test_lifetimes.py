@@ -55,6 +55,10 @@ def test_a_lifetime_is_computed_once_and_stored(
     assert table.update(batch, at="2026-01-01T12:00:00Z", engine="direct").already_applied
 
 
+def test_a_lifetime_may_be_as_long_as_the_span(warehouse: Warehouse) -> None:
+    assert table_of(warehouse, lifetime="48h").describe().span == "2d"
+
+
 def test_a_record_without_a_lifetime_is_refused_with_what_it_brought(warehouse: Warehouse, tmp_path: Path) -> None:
     table = table_of(warehouse, lifetime="ttl")
     (tmp_path / "b.csv").write_text(CSV)
@@ -172,6 +176,16 @@ def test_a_load_sets_the_clock_by_what_batches_bring(warehouse: Warehouse) -> No
         ({"expires": "came + gone"}, "'gone' is not a column"),
         ({"expires": "gone"}, "the expiration time names 'gone', which is not a column"),
         ({"lifetime": "24h", "tick": 5}, "duration 5 is a number"),
+        ({"lifetime": "49h"}, "is 49h or more after came, and records that live longer than the span 2d are refused"),
+        ({"expires": "least(came + 49h, now + 3d)"}, "is 49h or more after came"),
+        ({"inserted": "now", "lifetime": "3d"}, "is 3d or more after inserted"),
+        ({"expires": "until + 1d AS until"}, "'until' is not a column, there are id, came, kind, ttl;"),
+        ({"lifetime": "expires"}, "'expires' is not a column, there are id, came, kind, ttl;"),
+        ({"inserted": "expires - 1h", "lifetime": "3h"}, "'expires' is not a column"),
+        (
+            {"schema": SCHEMA + ", until TIMESTAMP", "expires": "until + 1d AS until"},
+            "until, as until \\+ 1d, counts with",
+        ),
     ],
 )
 def test_a_declaration_that_cannot_be_understood_is_refused(

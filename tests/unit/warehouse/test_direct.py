@@ -395,7 +395,7 @@ class TestLoad:
 
     def test_without_a_record_that_is_kept_it_needs_a_time(self, warehouse: Warehouse) -> None:
         table = integer_table(warehouse)
-        with pytest.raises(UsageError, match="no record has an insertion time"):
+        with pytest.raises(UsageError, match="no record can be kept"):
             table.load(arrow_batch(BATCH[-1:]))
         with pytest.raises(UsageError, match="names no file"):
             table.load([], engine="direct")
