@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 Record = dict[str, Any]
-UTC = timezone.utc
 NAN, INF = math.nan, math.inf
 COLUMNS = tuple(
     Column(name, type)

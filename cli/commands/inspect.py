@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["explain", "history", "quarantine", "status"]
 
 
-class Measure(str, Enum):
+class Measure(StrEnum):
     """What the heat map shows."""
 
     records = "records"

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
 
 
-class Isolation(str, Enum):
+class Isolation(StrEnum):
     """What a read sees of the updates that are committed while it runs."""
 
     window = "window"  # one true window, the newest when the read starts
     latest = "latest"  # one true window that reflects every update committed before the read is done
 
 
-class Engine(str, Enum):
+class Engine(StrEnum):
     """Which engine reads."""
 
     direct = "direct"
     spark = "spark"
 
 
-class SqlEngine(str, Enum):
+class SqlEngine(StrEnum):
     """Which engine answers SQL."""
 
     duckdb = "duckdb"

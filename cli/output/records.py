@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ _LISTED = 3  # columns that did not fit, by name
 _TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How records are written."""
 
     table = "table"

@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from tests.builders import (
 from tests.model import Model, Record
 
 LEAST, MOST = -(2**63), 2**63 - 1
-UTC = timezone.utc
 
 
 def refused(table: OpenTable) -> Counter[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ _SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 _ROW: dict[str, Any] = {
-    "n": -1, "x": 1.5, "s": 'say "a", b', "t": datetime(2013, 1, 1, 5, tzinfo=timezone.utc), "d": date(2013, 1, 2),
+    "n": -1, "x": 1.5, "s": 'say "a", b', "t": datetime(2013, 1, 1, 5, tzinfo=UTC), "d": date(2013, 1, 2),
     "m": Decimal("1.50"), "b": b"ebb", "y": True, "l": [1, 2], "o": {"a": "ü"},
 }  # fmt: skip
 _NOTHING: dict[str, Any] = dict.fromkeys(_ROW)

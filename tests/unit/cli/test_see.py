@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -155,7 +155,7 @@ def test_integers_have_no_seconds(with_table: Command) -> None:
 def test_a_check_fails_if_a_bound_is_broken(ebb: Command) -> None:
     times = ("--schema", "k STRING, a TIMESTAMP, b TIMESTAMP", "--key", "k", "--inserted", "a", "--expires", "b")
     ebb.right("create", "t", *times, "--tick", "1s", "--span", "6s", "--reader-time", "1s")
-    now = datetime.now(timezone.utc) - timedelta(seconds=30)
+    now = datetime.now(UTC) - timedelta(seconds=30)
     batch = pa.table({"k": ["x"], "a": [now - timedelta(seconds=1)], "b": [now + timedelta(seconds=3)]})
     table = Warehouse.open(ebb.root).table("t")
     table.update(batch.cast(pa.schema([("k", pa.string()), *((n, pa.timestamp("us", "UTC")) for n in "ab")])), at=now)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 
 from ebb.index.keys import Interval, Part, code, successor
 
-UTC = timezone.utc
 INF, NAN = math.inf, math.nan
 NEGATIVE_NAN, OTHER_NAN = struct.unpack(">2d", bytes.fromhex("fff80000000000007ff8000000000001"))
 NINES = "9" * 38

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -140,7 +140,7 @@ def test_a_producer_that_drifts_at_every_tick_never_stops_the_clock(tmp_path: Pa
     row = {"id": 1, "key": "a", "inserted": "2026-01-01T12:10:00Z", "expires": "2026-01-01T14:30:00Z"}
     (landing / "2026-01-01T1300Z.jsonl").write_text(json.dumps(row))
     for hour in range(13, 17):
-        now[0] = datetime(2026, 1, 1, hour, 5, tzinfo=timezone.utc)
+        now[0] = datetime(2026, 1, 1, hour, 5, tzinfo=UTC)
         drift = row | {"id": hour, "colour": "red", "expires": "2026-01-01T17:00:00Z"}
         (landing / f"2026-01-01T{hour}00Z-drift.jsonl").write_text(json.dumps(drift))
         run(warehouse)

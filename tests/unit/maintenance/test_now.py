@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from ebb.cli.main import main
 from ebb.warehouse.settings import Settings
 from tests.builders import NOW, integer_table, scanned_ids, timestamp_table
 
-UTC = timezone.utc
 START = NOW - timedelta(hours=3)  # where the clock of the tables stands
 MINUTES = range(0, 300, 20)
 
