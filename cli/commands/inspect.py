@@ -60,7 +60,6 @@ def status(
             render.lines(_status_lines(table, show.value))
         _end(table.findings if check else ())
         return
-    warehouse.check_there()
     tables: list[Status] = []
     broken: dict[str, WarehouseError] = {}
     for each in warehouse.tables():

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ebb.index.errors import InputError, UsageError, WarehouseError
+from ebb.index.errors import InputError, UnknownTableError, UsageError, WarehouseError
 from ebb.index.inputs import InputRules
 from ebb.maintenance.api.table import OpenTable
 from ebb.maintenance.context import Context
@@ -24,6 +24,7 @@ from ebb.maintenance.values import Duration, Time, Wait, read_seconds
 from ebb.warehouse.intake.batch import Batch, memory_bytes
 from ebb.warehouse.settings import Settings, read_settings
 from ebb.warehouse.table.catalog import check_root, find_table, list_tables
+from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,14 +70,14 @@ class Warehouse:
         master: str | None = None,
         conf: Sequence[str] = (),
     ) -> Warehouse:
-        """Return the warehouse in a folder; it is made when the first table is.
+        """Return the warehouse in a folder; it is made when the first table is, and reading it before is an error.
 
         What is not passed comes from where the commands look for it: the environment, the TOML file, the defaults.
         With ``settings`` nothing is looked up.
         """
         if settings is None:
             return Warehouse(read_settings(warehouse=None if path is None else str(path), master=master, conf=conf))
-        return Warehouse(settings if path is None else replace(settings, warehouse=Path(path)))
+        return Warehouse(settings if path is None else replace(settings, warehouse=Path(path), is_named=True))
 
     def __repr__(self) -> str:
         names = ", ".join(table.name for table in list_tables(self.root))
@@ -90,11 +91,19 @@ class Warehouse:
 
     def tables(self) -> list[OpenTable]:
         """Return all tables by name."""
+        self.check_there()
         return [OpenTable(self, table) for table in list_tables(self.root)]
 
     def table(self, name: str) -> OpenTable:
         """Return a table."""
-        return OpenTable(self, find_table(self.root, name))
+        return OpenTable(self, self._find(name))
+
+    def _find(self, name: str) -> Table:
+        try:
+            return find_table(self.root, name)
+        except UnknownTableError:
+            self.check_there()
+            raise
 
     def declare(
         self,
@@ -163,7 +172,7 @@ class Warehouse:
 
     def drop(self, name: str, *, dry_run: bool = False) -> Dropped:
         """Delete a table and its quarantine, and return what was in it."""
-        return drop(find_table(self.root, name), dry_run=dry_run)
+        return drop(self._find(name), dry_run=dry_run)
 
     def sql(
         self,
@@ -232,6 +241,8 @@ class Warehouse:
         """
         from ebb.maintenance.schedule import run
 
+        if not tables:
+            self.check_there()
         context = self.context(wait=wait, dry_run=dry_run, progress=progress)
         return run(
             self.root,

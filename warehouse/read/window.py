@@ -89,6 +89,9 @@ class Window:
         A composite key is a tuple; its leading parts alone stand for all keys that they lead. Ordered by key, then
         expiration.
         """
+        if not keys and low is None and high is None and prefix is None:
+            msg = "a probe without a key asks for nothing; pass keys, or low and high, or a prefix, or use scan for all records"
+            raise UsageError(msg)
         return self.read(self.wanted(keys, low, high, prefix), columns).read_all()
 
     def wanted(self, keys: Sequence[Any], low: Any = None, high: Any = None, prefix: Any = None) -> Wanted:
