@@ -41,8 +41,10 @@ def test_a_table_without_records_is_read_as_an_empty_one(with_table: Command) ->
         (("--isolation", "dirty"), 2, "'dirty' is not"),
         (("--as-of", "noon"), 2, "time 'noon' is not an integer"),
         (("--as-of", "1"), 1, "is before the clock"),
-        (("--output", "no/such/folder/x.csv"), 1, "cannot be written"),
-        (("--output", "."), 1, "cannot be written"),
+        (("--output", "no/such/x.csv"), 1, "no/such/x.csv cannot be written: there is no folder no/such; make it"),
+        (("--output", ".", "--format", "csv"), 1, ". cannot be written: it is a folder"),
+        (("--output", "x.xlsx"), 2, "the name x.xlsx tells no format: .xlsx is none of .txt, .csv, .jsonl"),
+        (("--output", "x.csv.gz"), 2, "x.csv.gz tells no format: .gz is none of"),
     ],
 )
 def test_a_wrong_scan_is_refused(with_table: Command, arguments: tuple[str, ...], code: int, says: str) -> None:
@@ -64,6 +66,32 @@ def test_a_wrong_scan_is_refused(with_table: Command, arguments: tuple[str, ...]
 )
 def test_a_wrong_probe_is_refused(with_table: Command, arguments: tuple[str, ...], says: str) -> None:
     assert says in with_table.wrong("probe", "t", *arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("x.parquet", b"PAR1"),
+        ("X.PQ", b"PAR1"),
+        ("x.csv", b"id,key,"),
+        ("x.jsonl", b""),
+        ("x.arrow", b"\xff\xff\xff\xff"),
+        ("x.txt", b"id  key"),
+        ("x", b"id  key"),
+    ],
+)
+@pytest.mark.parametrize("read", [("scan", "t"), ("probe", "t", "a"), ("sql", "SELECT * FROM t")], ids=lambda c: c[0])
+def test_the_suffix_of_a_file_tells_its_format(
+    with_table: Command, read: tuple[str, ...], name: str, begins: bytes
+) -> None:
+    """A table for people was written into x.parquet."""
+    with_table.right(*read, "--output", name)
+    data = Path(name).read_bytes()
+    assert data.startswith(begins)
+    assert bool(data) == bool(begins)
+
+    with_table.right(*read, "--output", name, "--format", "csv")
+    assert Path(name).read_bytes().startswith(b"id,key,")
 
 
 _TYPES = {
