@@ -226,9 +226,9 @@ def _columns(wish: Declaration) -> tuple[Column, ...]:
     declared = parse_columns(wish.schema) if wish.schema is not None else ()
     if wish.like is None:
         return declared
-    by_name = {column.name: column for column in declared}
-    found = [by_name.pop(column.name, column) for column in infer_columns(wish.like, wish.inputs)]
-    return (*found, *by_name.values())
+    found = infer_columns(wish.like, wish.inputs, declared)
+    there = {column.name for column in found}
+    return (*found, *(column for column in declared if column.name not in there))
 
 
 @dataclass(frozen=True, slots=True)

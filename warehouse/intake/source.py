@@ -13,6 +13,7 @@ import itertools
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,9 @@ from typing import TYPE_CHECKING
 from ebb.index.columns import Column
 from ebb.index.errors import InputError, SchemaDriftError, UnreadableInputError, UsageError
 from ebb.index.inputs import SEPARATORS, InputRules, InputSchema, best_separator, matched
+from ebb.index.sample import Sample
 from ebb.warehouse.intake.faults import blamed, raise_faults
+from ebb.warehouse.store.errors import first_line
 from ebb.warehouse.store.files import open_text
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ _FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".csv": "csv",
+    ".tsv": "csv",
     ".jsonl": "json",
     ".ndjson": "json",
     ".json": "json",
@@ -42,7 +46,17 @@ _FORMATS = {
 
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4}  # of a value in memory at least; the others have 8 or more
 _START_BYTES = 1024 * 1024  # of a text, to tell its header by
+_SAMPLE_BYTES = 16 * _START_BYTES  # of a text, to tell its columns by
 _PACKED_TEXT = 8  # how much larger text is than its .gz file, usually
+_PACKED_LEAST = 20  # bytes of a .gz file of nothing
+# What the first bytes of a text say of its encoding; those of UTF-32 begin like those of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),
+    codecs.BOM_UTF32_BE: ("utf-32", "utf-32-be"),
+    codecs.BOM_UTF16_LE: ("utf-16", "utf-16-le"),
+    codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
+    codecs.BOM_UTF8: ("utf-8", "utf-8-sig"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +92,7 @@ class InputFile:
         """Return about how much memory its records take: files may be packed."""
         if self.format == "parquet":
             return self.footer.memory_bytes
-        return self.size_bytes * (_PACKED_TEXT if self.path.suffix.lower() == ".gz" else 1)
+        return self.size_bytes * (_PACKED_TEXT if _is_packed(self.path) else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +101,7 @@ class Piece:
 
     file: int  # its number in the batch
     path: str
-    format: str  # parquet, csv, json, or nothing
+    format: str  # parquet, csv or json
     memory_bytes: int  # of its records, about
     places: Mapping[str, int] = field(default_factory=dict)  # of the table's columns; unknown for JSON
     separator: str = ","
@@ -95,15 +109,21 @@ class Piece:
     width: int = 0  # how many fields a CSV record has
     start: int = 0
     stop: int | None = None  # row groups of Parquet, bytes of JSON lines; None: it cannot be cut
+    first_line: int = 1  # of JSON lines: the number of the first line that starts in the piece
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix.lower() == ".gz"
+
+
+def _suffix(path: Path) -> str:
+    """Return the suffix that tells the format, whether a text is packed or not."""
+    return (path.with_suffix("") if _is_packed(path) else path).suffix.lower()
 
 
 def _format_of(path: Path) -> str | None:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-        kind = _FORMATS.get(suffixes[-1]) if suffixes else None
-        return None if kind == "parquet" else kind
-    return _FORMATS.get(suffixes[-1]) if suffixes else None
+    kind = _FORMATS.get(_suffix(path))
+    return None if kind == "parquet" and _is_packed(path) else kind
 
 
 def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
@@ -130,7 +150,7 @@ def _resolved(pattern: str) -> Iterator[InputFile]:
         for file in _files_of(match):
             kind = _format_of(file)
             if kind is None:
-                step = "use .parquet, .csv, .jsonl, .ndjson or .json, the text ones also with .gz"
+                step = "use .parquet, .csv, .tsv, .jsonl, .ndjson or .json, the text ones also with .gz"
                 raise UnreadableInputError(file, "its name does not tell a format that Ebb reads", step)
             if file.name.startswith((".", "_")) or ":" in file.name:
                 reason = "Spark passes over names that start with . or _ and cannot open names with a colon"
@@ -172,19 +192,17 @@ def _piece(number: int, file: InputFile, schema: InputSchema) -> Piece:
 
         places = matched(where, found.names, schema, type_of)
         return replace(piece, places=places, stop=file.footer.metadata.num_row_groups)
-    start = _first_bytes(file.path)
-    encoding = codecs.lookup(schema.rules.encoding or encoding_of(start)).name
+    start = _first_bytes(file)
+    encoding = _encoding(file.path, start, schema.rules.encoding)
     piece = replace(piece, encoding=encoding)
     if file.format == "json":
         if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*([{]|$)", start):
             raise UnreadableInputError(
                 where, "it is a JSON array, not one object per line", "write one object per line"
             )
-        is_split = encoding == "utf-8" and file.path.suffix.lower() != ".gz"
+        is_split = encoding == "utf-8" and not _is_packed(file.path)
         return replace(piece, stop=file.size_bytes if is_split else None)
     separator, header = _csv_header(file.path, start, encoding, schema)
-    if header is None:
-        return replace(piece, format="nothing")
     return replace(piece, separator=separator, width=len(header), places=matched(where, header, schema))
 
 
@@ -195,26 +213,50 @@ def pa_schema(schema: pa.Schema, place: int) -> pa.Schema:
     return pa.schema([schema.field(place)])
 
 
-def encoding_of(start: bytes) -> str:
-    """Return the encoding that the first bytes of a text tell; UTF-8 if they tell none.
+def encoding_of(start: bytes) -> str | None:
+    """Return the encoding that the first bytes of a text tell; None if they tell none.
 
     >>> encoding_of("a".encode("utf-16")), encoding_of(b"a")
-    ('utf-16', 'utf-8')
+    ('utf-16', None)
     """
-    return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    return next((names[0] for mark, names in _MARKS.items() if start.startswith(mark)), None)
 
 
-def _first_bytes(path: Path) -> bytes:
-    """Return the beginning of a text, with its first line if that is not longer than anybody writes."""
+def _encoding(path: Path, start: bytes, named: str | None) -> str:
+    """Return the encoding of a text; refuses one that was named and that its first bytes contradict."""
+    told, name = encoding_of(start), None if named is None else codecs.lookup(named).name
+    if told is None or name is None:
+        return told or name or "utf-8"
+    if not any(start.startswith(mark) for mark, names in _MARKS.items() if name in names):
+        reason = f"its first bytes say that it is {told}, and its encoding was named as {named}"
+        step = f"name {told} instead, or write it in {named}"
+        raise UnreadableInputError(path, reason, step, told, named, hint="other_encoding")
+    return told  # which leaves the mark out
+
+
+@contextmanager
+def _told(path: str | Path) -> Iterator[None]:
+    """Translate what is raised while a text is read."""
     try:
-        with open_text(str(path)) as text:
-            return text.read(_START_BYTES)
+        yield
     except (OSError, EOFError, zlib.error) as error:
-        raise UnreadableInputError(path, f"it cannot be read ({error})", "write it again") from error
+        raise UnreadableInputError(path, f"it cannot be read ({first_line(error)})", "write it again") from error
+
+
+def _first_bytes(file: InputFile) -> bytes:
+    """Return the beginning of a text, with its first line if that is not longer than anybody writes."""
+    if _is_packed(file.path) and file.size_bytes < _PACKED_LEAST:
+        reason = f"it has {file.size_bytes} bytes, and a .gz file has {_PACKED_LEAST} at least: it was cut off"
+        raise UnreadableInputError(file.path, reason, "write it again")
+    with _told(file.path), open_text(str(file.path)) as text:
+        return text.read(_START_BYTES)
 
 
 def split(pieces: Sequence[Piece], size_bytes: int) -> list[Piece]:
-    """Cut what can be cut into pieces of about ``size_bytes``: Parquet at row groups, JSON lines anywhere."""
+    """Cut what can be cut into pieces of about ``size_bytes``: Parquet at row groups, JSON lines anywhere.
+
+    JSON lines that are cut are read once, to count their lines.
+    """
     parts: list[Piece] = []
     for piece in pieces:
         count = min(-(-piece.memory_bytes // size_bytes), piece.stop or 1) if piece.format != "csv" else 1
@@ -222,9 +264,19 @@ def split(pieces: Sequence[Piece], size_bytes: int) -> list[Piece]:
             parts.append(piece)
             continue
         ends = [piece.stop * part // count for part in range(count + 1)]
-        share = piece.memory_bytes // count
-        parts += [replace(piece, start=a, stop=b, memory_bytes=share) for a, b in itertools.pairwise(ends)]
+        shared = replace(piece, memory_bytes=piece.memory_bytes // count)
+        cut = [replace(shared, start=start, stop=stop) for start, stop in itertools.pairwise(ends)]
+        parts += _numbered(cut) if piece.format == "json" else cut
     return parts
+
+
+def _numbered(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """Give the pieces of a file of JSON lines the numbers of their first lines."""
+    from ebb.warehouse.intake.json_input import first_lines
+
+    with blamed(pieces[0].path), _told(pieces[0].path):
+        numbers = first_lines(pieces[0].path, [piece.start for piece in pieces])
+    return (replace(piece, first_line=number) for piece, number in zip(pieces, numbers, strict=True))
 
 
 def _footer(path: Path) -> Footer:
@@ -235,7 +287,9 @@ def _footer(path: Path) -> Footer:
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
             schema, metadata = file.schema_arrow, file.metadata
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableInputError(path, f"it is not a readable Parquet file ({error})", "write it again") from error
+        raise UnreadableInputError(
+            path, f"it is not a readable Parquet file ({first_line(error)})", "write it again"
+        ) from error
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     return Footer(
         schema=schema,
@@ -258,27 +312,30 @@ def _has_old_calendar(notes: Mapping[bytes, bytes]) -> bool:
     return version.startswith((b"1.", b"2.")) or any(b"org.apache.spark.legacy" in note for note in notes)
 
 
-def _csv_header(path: Path, start: bytes, encoding: str, schema: InputSchema) -> tuple[str, list[str] | None]:
-    """Return separator and header of a CSV file; no header if the file is empty."""
+def _csv_header(path: Path, start: bytes, encoding: str, schema: InputSchema) -> tuple[str, list[str]]:
+    """Return separator and header of a CSV file."""
     from ebb.warehouse.intake.csv_input import csv_header
 
     rules = schema.rules
     known = [*(column.name for column in schema.columns), *rules.rename]
+    options = [rules.separator] if rules.separator else ["\t"] if _suffix(path) == ".tsv" else SEPARATORS
     try:
         lines = start.decode(encoding, errors="ignore").removeprefix("\ufeff").splitlines()
         first = next((line for line in lines if line.strip()), None)
         if first is None:
-            return ",", None
-        options = [rules.separator] if rules.separator else SEPARATORS
+            raise UnreadableInputError(path, "it is empty: it has no header", "write it again, with its header")
         headers = {separator: csv_header(first, separator) for separator in options}
     except (UnicodeError, csv.Error) as error:
         raise UnreadableInputError(path, f"its header cannot be read ({error})", "write it again") from error
-    separator = rules.separator or best_separator(headers, known)
+    separator = options[0] if len(options) == 1 else best_separator(headers, known)
     return separator, headers[separator]
 
 
-def infer_columns(path: Path, rules: InputRules | None = None) -> tuple[Column, ...]:
-    """Return the columns of a sample file, renamed, with the types that Ebb would give them."""
+def infer_columns(path: Path, rules: InputRules | None = None, declared: Sequence[Column] = ()) -> tuple[Column, ...]:
+    """Return the columns of a sample file, renamed, with the types that Ebb would give them.
+
+    Those that are ``declared`` have the types that are said there, whatever the sample holds.
+    """
     import pyarrow as pa
 
     from ebb.warehouse.parquet.arrow import columns_of_arrow
@@ -287,34 +344,61 @@ def infer_columns(path: Path, rules: InputRules | None = None) -> tuple[Column, 
     files = find_inputs([str(path)])
     if not files:
         raise UnreadableInputError(path, "the folder holds no file", "name a sample file")
-    file = files[0]
+    file, known = files[0], {column.name: column for column in declared}
     try:
-        schema = file.footer.schema if file.format == "parquet" else _inferred(file, rules)
+        if file.format == "json":
+            return _columns_of_json(file, rules, known)
+        schema = file.footer.schema if file.format == "parquet" else _csv_schema(file, rules)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise UnreadableInputError(
-            file.path, f"its columns cannot be told ({error})", "declare them instead", hint="schema"
+            file.path, f"its columns cannot be told ({first_line(error)})", "declare them instead", hint="schema"
         ) from error
-    try:
-        columns = columns_of_arrow(schema, str(file.path))
-    except SchemaDriftError as error:
-        raise UsageError(str(error), "declare the columns instead", hint="schema") from error
-    return tuple(Column(rules.rename.get(column.name, column.name), column.type) for column in columns)
+    columns: list[Column] = []
+    for place, found in enumerate(schema.names):
+        name = rules.rename.get(found, found)
+        try:
+            columns.append(
+                known.get(name) or Column(name, columns_of_arrow(pa_schema(schema, place), str(file.path))[0].type)
+            )
+        except SchemaDriftError as error:
+            raise UsageError(str(error), "declare the columns instead", hint="schema") from error
+    return tuple(columns)
 
 
-def _inferred(file: InputFile, rules: InputRules) -> pa.Schema:
-    """Return the columns of a text as Arrow takes them from its first records."""
+def _sample(file: InputFile, rules: InputRules) -> tuple[Piece, str]:
+    """Return how a text is read, and its first records."""
+    schema = InputSchema(columns=(), rules=replace(rules, extra="ignore", strict=False))
+    piece = _piece(0, file, schema)
+    with _told(file.path), open_text(piece.path) as raw:
+        data = raw.read(_SAMPLE_BYTES)
+    text = data.decode(piece.encoding, errors="replace").removeprefix("\ufeff")
+    return piece, text if len(data) < _SAMPLE_BYTES else text[: text.rfind("\n")]
+
+
+def _columns_of_json(file: InputFile, rules: InputRules, declared: Mapping[str, Column]) -> tuple[Column, ...]:
+    from ebb.warehouse.intake.json_input import decode
+
+    sample = Sample(declared)
+    _, text = _sample(file, rules)
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            where = f"{file.path}, line {number}"
+            try:
+                record = decode(line)
+            except (ValueError, ArithmeticError, RecursionError):
+                record = None
+            if not isinstance(record, dict):
+                step = "correct it, or declare the columns"
+                raise UnreadableInputError(where, "it is not a JSON object", step, hint="schema")
+            sample.add(where, {rules.rename.get(name, name): value for name, value in record.items()})
+    return sample.columns()
+
+
+def _csv_schema(file: InputFile, rules: InputRules) -> pa.Schema:
+    """Return the columns of a CSV file as Arrow takes them from its first records."""
     import pyarrow as pa
+    import pyarrow.csv
 
-    schema = InputSchema(columns=(), rules=rules)
-    piece = _piece(0, file, replace(schema, rules=replace(rules, extra="ignore", strict=False)))
-    with open_text(piece.path) as raw:
-        start = raw.read(_START_BYTES * 16).decode(piece.encoding, errors="replace").removeprefix("\ufeff")
-    text = pa.BufferReader(start.encode())
-    if piece.format == "csv":
-        import pyarrow.csv
-
-        return pyarrow.csv.open_csv(text, parse_options=pyarrow.csv.ParseOptions(delimiter=piece.separator)).schema
-    import pyarrow.json
-
-    whole = start if len(start) < _START_BYTES * 16 else start[: start.rfind("\n")]
-    return pyarrow.json.read_json(pa.BufferReader(whole.encode())).schema
+    piece, text = _sample(file, rules)
+    options = pyarrow.csv.ParseOptions(delimiter=piece.separator)
+    return pyarrow.csv.open_csv(pa.BufferReader(text.encode()), parse_options=options).schema

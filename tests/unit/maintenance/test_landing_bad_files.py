@@ -60,6 +60,12 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "keyless.csv": (lambda path: path.write_text("id,inserted,expires\n1,5,9\n"), "column key is missing"),
     "twice.csv": (lambda path: path.write_text("id,key,key,inserted,expires\n"), "column key stands there 2 times"),
     "array.json": (lambda path: path.write_text(json.dumps([GOOD])), "it is a JSON array, not one object per line"),
+    "empty.csv": (Path.touch, "it is empty: it has no header; write it again, with its header"),
+    "blank.csv": (lambda path: path.write_text("\n \n"), "it is empty: it has no header"),
+    "empty.csv.gz": (Path.touch, "it has 0 bytes, and a .gz file has 20 at least: it was cut off; write it again"),
+    "empty.jsonl.gz": (Path.touch, "it has 0 bytes, and a .gz file has 20 at least"),
+    "headless.csv.gz": (lambda path: path.write_bytes(gzip.compress(b"")), "it is empty: it has no header"),
+    "empty.parquet": (Path.touch, "it is not a readable Parquet file (Parquet file size is 0 bytes)"),
     "note.txt": (lambda path: path.write_text("hello"), "does not tell a format that Ebb reads"),
 }  # fmt: skip
 
