@@ -7,6 +7,7 @@ beside a float or double both become doubles. A date beside a timestamp is its f
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ __all__ = ["ToColumn", "ToList", "ToPattern", "ToValue", "Typed", "check", "colu
 
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_DIGITS = 38
+# A number that no integer is written like, though it may be one.
+_FRACTIONAL = re.compile(r" *[+-]?(?=[0-9]*[.eE])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,10 @@ def check(predicate: Predicate, columns: Sequence[Column]) -> None:
 def value(literal: Literal, column: Column) -> Any:
     """Return a literal as a value of the column it is compared with.
 
-    A number with a point beside an integer column stays a Decimal.
+    A number with a point or an exponent beside an integer column stays a Decimal.
 
-    >>> value(Literal("7"), Column("id", "bigint")), value(Literal("7.5"), Column("id", "bigint"))
-    (7, Decimal('7.5'))
+    >>> [value(Literal(text), Column("id", "bigint")) for text in ("7", "7.5", "1e7")]
+    [7, Decimal('7.5'), Decimal('1E+7')]
     """
     _check_sortable(column)
     if column.type == "string" and not literal.is_text:
@@ -108,7 +111,7 @@ def value(literal: Literal, column: Column) -> Any:
     try:
         if column.type == "string":
             return literal.text.encode().decode()
-        if kind.is_integer and "." in literal.text:
+        if kind.is_integer and _FRACTIONAL.fullmatch(literal.text):
             return Decimal(literal.text)
     except (UnicodeEncodeError, InvalidOperation):
         msg = f"value {literal.text!r} does not fit column {column.name} of type {column.type}; write a {column.type}"
