@@ -19,7 +19,7 @@ from ebb.index.policy import parse_pair
 from ebb.index.strategy import Strategy
 from ebb.index.timeline import TimeKind, Timeline
 from ebb.maintenance.values import Duration, Time, read_duration, read_time
-from ebb.warehouse.intake.source import infer_columns
+from ebb.warehouse.intake.samples import infer_columns
 from ebb.warehouse.store.modes import group_id
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 

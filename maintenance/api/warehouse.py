@@ -191,12 +191,14 @@ class Warehouse:
             limit = None
         if engine == "duckdb":
             return self.sql_session(as_of=as_of).answer(query, limit)
+        from ebb.warehouse.sql.missing import missing_table
         from ebb.warehouse.sql.spark import answer, register, unregister
 
         progress("starting Spark")
         spark = self.spark(delta=True)
         refused: dict[str, WarehouseError] = {}
-        for table in self.tables():
+        tables = self.tables()
+        for table in tables:
             try:
                 register(spark, [table.at_latest(as_of)])
             except (UsageError, InputError) as error:  # the query may be about other tables
@@ -209,7 +211,7 @@ class Warehouse:
             for name, why in refused.items():
                 if f"`{name}`" in str(error):
                     raise why from error
-            raise
+            raise missing_table(str(error), [table.name for table in tables]) or error from error
 
     def sql_session(
         self, window_of: Callable[[str], Window | None] = lambda _: None, *, as_of: Time | None = None

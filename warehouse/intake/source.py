@@ -6,32 +6,26 @@ that their format is known, that their columns fit the table's. Each is opened o
 
 from __future__ import annotations
 
-import codecs
-import csv
 import glob
 import itertools
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ebb.index.columns import Column
-from ebb.index.errors import InputError, SchemaDriftError, UnreadableInputError, UsageError
-from ebb.index.inputs import SEPARATORS, InputRules, InputSchema, best_separator, matched
-from ebb.index.sample import Sample
+from ebb.index.errors import InputError, UnreadableInputError
+from ebb.index.inputs import InputSchema, matched
 from ebb.warehouse.intake.faults import blamed, raise_faults
+from ebb.warehouse.intake.text_input import csv_start, first_bytes, is_packed, suffix_of, text_encoding, text_errors
 from ebb.warehouse.store.errors import first_line
-from ebb.warehouse.store.files import open_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["Footer", "InputFile", "Piece", "check_inputs", "encoding_of", "find_inputs", "infer_columns", "split"]
+__all__ = ["Footer", "InputFile", "Piece", "check_inputs", "find_inputs", "pa_schema", "piece_of", "split"]
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -45,18 +39,7 @@ _FORMATS = {
 
 
 _WIDTHS = {"INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4}  # of a value in memory at least; the others have 8 or more
-_START_BYTES = 1024 * 1024  # of a text, to tell its header by
-_SAMPLE_BYTES = 16 * _START_BYTES  # of a text, to tell its columns by
 _PACKED_TEXT = 8  # how much larger text is than its .gz file, usually
-_PACKED_LEAST = 20  # bytes of a .gz file of nothing
-# What the first bytes of a text say of its encoding; those of UTF-32 begin like those of UTF-16.
-_MARKS = {
-    codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),
-    codecs.BOM_UTF32_BE: ("utf-32", "utf-32-be"),
-    codecs.BOM_UTF16_LE: ("utf-16", "utf-16-le"),
-    codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
-    codecs.BOM_UTF8: ("utf-8", "utf-8-sig"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +75,7 @@ class InputFile:
         """Return about how much memory its records take: files may be packed."""
         if self.format == "parquet":
             return self.footer.memory_bytes
-        return self.size_bytes * (_PACKED_TEXT if _is_packed(self.path) else 1)
+        return self.size_bytes * (_PACKED_TEXT if is_packed(self.path) else 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +95,9 @@ class Piece:
     first_line: int = 1  # of JSON lines: the number of the first line that starts in the piece
 
 
-def _is_packed(path: Path) -> bool:
-    return path.suffix.lower() == ".gz"
-
-
-def _suffix(path: Path) -> str:
-    """Return the suffix that tells the format, whether a text is packed or not."""
-    return (path.with_suffix("") if _is_packed(path) else path).suffix.lower()
-
-
 def _format_of(path: Path) -> str | None:
-    kind = _FORMATS.get(_suffix(path))
-    return None if kind == "parquet" and _is_packed(path) else kind
+    kind = _FORMATS.get(suffix_of(path))
+    return None if kind == "parquet" and is_packed(path) else kind
 
 
 def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
@@ -171,14 +145,14 @@ def check_inputs(files: Sequence[InputFile], schema: InputSchema) -> list[Piece]
     for number, file in enumerate(files):
         try:
             with blamed(str(file.path)):
-                pieces.append(_piece(number, file, schema))
+                pieces.append(piece_of(number, file, schema))
         except InputError as error:
             faults.append(error)
     raise_faults(faults)
     return pieces
 
 
-def _piece(number: int, file: InputFile, schema: InputSchema) -> Piece:
+def piece_of(number: int, file: InputFile, schema: InputSchema) -> Piece:
     """Return a whole file as one piece."""
     where = str(file.path)
     piece = Piece(file=number, path=where, format=file.format, memory_bytes=file.memory_bytes)
@@ -192,17 +166,17 @@ def _piece(number: int, file: InputFile, schema: InputSchema) -> Piece:
 
         places = matched(where, found.names, schema, type_of)
         return replace(piece, places=places, stop=file.footer.metadata.num_row_groups)
-    start = _first_bytes(file)
-    encoding = _encoding(file.path, start, schema.rules.encoding)
+    start = first_bytes(file.path, file.size_bytes)
+    encoding = text_encoding(file.path, start, schema.rules.encoding)
     piece = replace(piece, encoding=encoding)
     if file.format == "json":
         if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*([{]|$)", start):
             raise UnreadableInputError(
                 where, "it is a JSON array, not one object per line", "write one object per line"
             )
-        is_split = encoding == "utf-8" and not _is_packed(file.path)
+        is_split = encoding == "utf-8" and not is_packed(file.path)
         return replace(piece, stop=file.size_bytes if is_split else None)
-    separator, header = _csv_header(file.path, start, encoding, schema)
+    separator, header = csv_start(file.path, start, encoding, schema)
     return replace(piece, separator=separator, width=len(header), places=matched(where, header, schema))
 
 
@@ -211,45 +185,6 @@ def pa_schema(schema: pa.Schema, place: int) -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema([schema.field(place)])
-
-
-def encoding_of(start: bytes) -> str | None:
-    """Return the encoding that the first bytes of a text tell; None if they tell none.
-
-    >>> encoding_of("a".encode("utf-16")), encoding_of(b"a")
-    ('utf-16', None)
-    """
-    return next((names[0] for mark, names in _MARKS.items() if start.startswith(mark)), None)
-
-
-def _encoding(path: Path, start: bytes, named: str | None) -> str:
-    """Return the encoding of a text; refuses one that was named and that its first bytes contradict."""
-    told, name = encoding_of(start), None if named is None else codecs.lookup(named).name
-    if told is None or name is None:
-        return told or name or "utf-8"
-    if not any(start.startswith(mark) for mark, names in _MARKS.items() if name in names):
-        reason = f"its first bytes say that it is {told}, and its encoding was named as {named}"
-        step = f"name {told} instead, or write it in {named}"
-        raise UnreadableInputError(path, reason, step, told, named, hint="other_encoding")
-    return told  # which leaves the mark out
-
-
-@contextmanager
-def _told(path: str | Path) -> Iterator[None]:
-    """Translate what is raised while a text is read."""
-    try:
-        yield
-    except (OSError, EOFError, zlib.error) as error:
-        raise UnreadableInputError(path, f"it cannot be read ({first_line(error)})", "write it again") from error
-
-
-def _first_bytes(file: InputFile) -> bytes:
-    """Return the beginning of a text, with its first line if that is not longer than anybody writes."""
-    if _is_packed(file.path) and file.size_bytes < _PACKED_LEAST:
-        reason = f"it has {file.size_bytes} bytes, and a .gz file has {_PACKED_LEAST} at least: it was cut off"
-        raise UnreadableInputError(file.path, reason, "write it again")
-    with _told(file.path), open_text(str(file.path)) as text:
-        return text.read(_START_BYTES)
 
 
 def split(pieces: Sequence[Piece], size_bytes: int) -> list[Piece]:
@@ -274,7 +209,7 @@ def _numbered(pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Give the pieces of a file of JSON lines the numbers of their first lines."""
     from ebb.warehouse.intake.json_input import first_lines
 
-    with blamed(pieces[0].path), _told(pieces[0].path):
+    with blamed(pieces[0].path), text_errors(pieces[0].path):
         numbers = first_lines(pieces[0].path, [piece.start for piece in pieces])
     return (replace(piece, first_line=number) for piece, number in zip(pieces, numbers, strict=True))
 
@@ -310,95 +245,3 @@ def _has_old_calendar(notes: Mapping[bytes, bytes]) -> bool:
     """Whether a file was written by Spark before version 3, or by a later one in the manner of the old ones."""
     version = notes.get(b"org.apache.spark.version", b"")
     return version.startswith((b"1.", b"2.")) or any(b"org.apache.spark.legacy" in note for note in notes)
-
-
-def _csv_header(path: Path, start: bytes, encoding: str, schema: InputSchema) -> tuple[str, list[str]]:
-    """Return separator and header of a CSV file."""
-    from ebb.warehouse.intake.csv_input import csv_header
-
-    rules = schema.rules
-    known = [*(column.name for column in schema.columns), *rules.rename]
-    options = [rules.separator] if rules.separator else ["\t"] if _suffix(path) == ".tsv" else SEPARATORS
-    try:
-        lines = start.decode(encoding, errors="ignore").removeprefix("\ufeff").splitlines()
-        first = next((line for line in lines if line.strip()), None)
-        if first is None:
-            raise UnreadableInputError(path, "it is empty: it has no header", "write it again, with its header")
-        headers = {separator: csv_header(first, separator) for separator in options}
-    except (UnicodeError, csv.Error) as error:
-        raise UnreadableInputError(path, f"its header cannot be read ({error})", "write it again") from error
-    separator = options[0] if len(options) == 1 else best_separator(headers, known)
-    return separator, headers[separator]
-
-
-def infer_columns(path: Path, rules: InputRules | None = None, declared: Sequence[Column] = ()) -> tuple[Column, ...]:
-    """Return the columns of a sample file, renamed, with the types that Ebb would give them.
-
-    Those that are ``declared`` have the types that are said there, whatever the sample holds.
-    """
-    import pyarrow as pa
-
-    from ebb.warehouse.parquet.arrow import columns_of_arrow
-
-    rules = rules or InputRules()
-    files = find_inputs([str(path)])
-    if not files:
-        raise UnreadableInputError(path, "the folder holds no file", "name a sample file")
-    file, known = files[0], {column.name: column for column in declared}
-    try:
-        if file.format == "json":
-            return _columns_of_json(file, rules, known)
-        schema = file.footer.schema if file.format == "parquet" else _csv_schema(file, rules)
-    except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise UnreadableInputError(
-            file.path, f"its columns cannot be told ({first_line(error)})", "declare them instead", hint="schema"
-        ) from error
-    columns: list[Column] = []
-    for place, found in enumerate(schema.names):
-        name = rules.rename.get(found, found)
-        try:
-            columns.append(
-                known.get(name) or Column(name, columns_of_arrow(pa_schema(schema, place), str(file.path))[0].type)
-            )
-        except SchemaDriftError as error:
-            raise UsageError(str(error), "declare the columns instead", hint="schema") from error
-    return tuple(columns)
-
-
-def _sample(file: InputFile, rules: InputRules) -> tuple[Piece, str]:
-    """Return how a text is read, and its first records."""
-    schema = InputSchema(columns=(), rules=replace(rules, extra="ignore", strict=False))
-    piece = _piece(0, file, schema)
-    with _told(file.path), open_text(piece.path) as raw:
-        data = raw.read(_SAMPLE_BYTES)
-    text = data.decode(piece.encoding, errors="replace").removeprefix("\ufeff")
-    return piece, text if len(data) < _SAMPLE_BYTES else text[: text.rfind("\n")]
-
-
-def _columns_of_json(file: InputFile, rules: InputRules, declared: Mapping[str, Column]) -> tuple[Column, ...]:
-    from ebb.warehouse.intake.json_input import decode
-
-    sample = Sample(declared)
-    _, text = _sample(file, rules)
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            where = f"{file.path}, line {number}"
-            try:
-                record = decode(line)
-            except (ValueError, ArithmeticError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
-                step = "correct it, or declare the columns"
-                raise UnreadableInputError(where, "it is not a JSON object", step, hint="schema")
-            sample.add(where, {rules.rename.get(name, name): value for name, value in record.items()})
-    return sample.columns()
-
-
-def _csv_schema(file: InputFile, rules: InputRules) -> pa.Schema:
-    """Return the columns of a CSV file as Arrow takes them from its first records."""
-    import pyarrow as pa
-    import pyarrow.csv
-
-    piece, text = _sample(file, rules)
-    options = pyarrow.csv.ParseOptions(delimiter=piece.separator)
-    return pyarrow.csv.open_csv(pa.BufferReader(text.encode()), parse_options=options).schema

@@ -41,7 +41,8 @@ class Window:
         line = self.snapshot.spec.timeline
         if self.moment is not None and self.clock is not None and self.moment < line.end_of(self.clock):
             shown = line.kind.show_time(self.moment)
-            msg = f"time {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, choose a later time"
+            clock = f"the clock {line.show_slot(self.clock)} of table {self.snapshot.table.name}"
+            msg = f"time {shown} is before {clock}; what expired until then is gone, choose a later time"
             raise InputError(msg)
 
     def __repr__(self) -> str:

@@ -224,9 +224,9 @@ def test_the_prompt_takes_another_moment_when_the_clock_has_passed_the_last_one(
     out, err = capsys.readouterr()
     assert out == "id\n80\n"
     assert [line.partition(";")[0] for line in err.splitlines()] == [
-        "ebb: time 2026-01-01T09:30:00Z is before the clock 2026-01-01T10:00:00Z",
+        "ebb: time 2026-01-01T09:30:00Z is before the clock 2026-01-01T10:00:00Z of table t",
         "ebb: .asof is not a command",
-        "ebb: time 'noon' is not ISO 8601",
+        "ebb: table t: time 'noon' is not ISO 8601",
     ]
 
 

@@ -18,7 +18,9 @@ from ebb.cli.hints import error_text
 from ebb.index.columns import parse_columns
 from ebb.index.inputs import InputRules, InputSchema
 from ebb.warehouse.intake.readers import read_piece
-from ebb.warehouse.intake.source import check_inputs, encoding_of, find_inputs, infer_columns, split
+from ebb.warehouse.intake.samples import infer_columns
+from ebb.warehouse.intake.source import check_inputs, find_inputs, split
+from ebb.warehouse.intake.text_input import encoding_of
 from tests.builders import integer_table, refused_records, scanned
 
 SCHEMA = "code STRING, net DECIMAL(6,2), came BIGINT, until BIGINT"
@@ -292,7 +294,7 @@ def test_a_sample_with_a_line_that_is_no_object_is_refused(line: str, tmp_path: 
 
 
 def test_a_sample_is_cut_at_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ebb.warehouse.intake.source._SAMPLE_BYTES", 20)
+    monkeypatch.setattr("ebb.warehouse.intake.samples._SAMPLE_BYTES", 20)
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 22222222222222222222}\n')
 
     assert [(c.name, c.type) for c in infer_columns(tmp_path / "a.jsonl")] == [("a", "bigint")]
