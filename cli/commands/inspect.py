@@ -189,7 +189,9 @@ def history(
 
     if phases:
         took = [(c, ", ".join(f"{name} {seconds:.2f}" for name, seconds in (c.phases or {}).items())) for c in commits]
-        rows = [(c.version, c.op, c.time, "" if c.seconds is None else f"{c.seconds:.2f}", text) for c, text in took]
+        rows = [
+            (c.version, c.op, c.time, "–" if c.seconds is None else f"{c.seconds:.2f}", text or "–") for c, text in took
+        ]
         render.lines(render.table_text(rows, ("version", "op", "slot time", "seconds", "of which"), right=(0, 3)))
         return
     shown = [
