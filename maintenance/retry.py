@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from ebb.index.errors import InputError
+from ebb.index.errors import InputError, UnreadableInputError, UsageError
 from ebb.maintenance.context import Context
 from ebb.maintenance.stage import retried_digest
 from ebb.maintenance.update import Report, update
 from ebb.warehouse.intake.batch import Refusals
 from ebb.warehouse.intake.quarantine import Refused, RefusedFile, clear_refused, part_refused, read_refused
+from ebb.warehouse.intake.source import input_format
+from ebb.warehouse.intake.text_input import is_packed, suffix_of
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["Cleared", "clear", "retry"]
+__all__ = ["Cleared", "check_written", "clear", "repaired_rules", "retry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,22 @@ def retry(table: Table, context: Context, *, reason: str | None = None, at: int 
         gone = {file.path for file in _applied(table.snapshot(), chosen)}
         _clear(table, context, lambda file, _: file.path in gone)
     return report
+
+
+def check_written(path: Path) -> None:
+    """Refuse a name under which records that are written out could not be applied again: they are JSON lines."""
+    try:
+        is_json = input_format(path) == "json" and not is_packed(path)
+    except UnreadableInputError as error:
+        raise UsageError(error.facts, "name it like refused.jsonl, so that it can be applied again") from error
+    if not is_json:
+        msg = f"{path}: refused records are written as JSON lines, and its name says something else"
+        raise UsageError(msg, "name it like refused.jsonl")
+
+
+def repaired_rules(files: Sequence[str]) -> dict[str, str]:
+    """Return the rules for files of repaired records: what was written out is UTF-8, whatever the table declares."""
+    return {"encoding": ""} if all(suffix_of(Path(file)) in (".jsonl", ".ndjson", ".json") for file in files) else {}
 
 
 def _applied(snapshot: Snapshot, files: Sequence[RefusedFile]) -> list[RefusedFile]:

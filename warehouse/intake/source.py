@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["Footer", "InputFile", "Piece", "check_inputs", "find_inputs", "pa_schema", "piece_of", "split"]
+__all__ = [
+    "Footer",
+    "InputFile",
+    "Piece",
+    "check_inputs",
+    "find_inputs",
+    "input_format",
+    "pa_schema",
+    "piece_of",
+    "split",
+]
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -100,6 +110,18 @@ def _format_of(path: Path) -> str | None:
     return None if kind == "parquet" and is_packed(path) else kind
 
 
+def input_format(file: Path) -> str:
+    """Return the format that the name of a file tells; refuses names that cannot be those of inputs."""
+    kind = _format_of(file)
+    if kind is None:
+        step = "use .parquet, .csv, .tsv, .jsonl, .ndjson or .json, the text ones also with .gz"
+        raise UnreadableInputError(file, "its name does not tell a format that Ebb reads", step)
+    if file.name.startswith((".", "_")) or ":" in file.name:
+        reason = "Spark passes over names that start with . or _ and cannot open names with a colon"
+        raise UnreadableInputError(file, reason, "rename it")
+    return kind
+
+
 def find_inputs(patterns: Sequence[str]) -> list[InputFile]:
     """Resolve files, folders and globs; hidden names (``.x``, ``_x``) inside folders are left out."""
     found: dict[Path, InputFile] = {}
@@ -122,13 +144,7 @@ def _resolved(pattern: str) -> Iterator[InputFile]:
         raise UnreadableInputError(pattern, "no such file, folder or match", "check the path")
     for match in matches:
         for file in _files_of(match):
-            kind = _format_of(file)
-            if kind is None:
-                step = "use .parquet, .csv, .tsv, .jsonl, .ndjson or .json, the text ones also with .gz"
-                raise UnreadableInputError(file, "its name does not tell a format that Ebb reads", step)
-            if file.name.startswith((".", "_")) or ":" in file.name:
-                reason = "Spark passes over names that start with . or _ and cannot open names with a colon"
-                raise UnreadableInputError(file, reason, "rename it")
+            kind = input_format(file)
             yield InputFile(file.resolve(), kind, file.stat().st_size)
 
 

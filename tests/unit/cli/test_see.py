@@ -90,7 +90,10 @@ def test_an_empty_quarantine_says_so(with_table: Command) -> None:
     assert with_table.right("quarantine", "t", "--json").json == {
         "name": "t", "quarantined": 0, "reasons": {}, "records": [],
     }  # fmt: skip
-    assert with_table.right("quarantine", "t", "--output", "no/such/folder/x").out == "the quarantine of t is empty\n"
+    assert (
+        with_table.right("quarantine", "t", "--output", "no/such/folder/x.jsonl").out
+        == "the quarantine of t is empty\n"
+    )
 
 
 def test_a_table_whose_log_is_broken_does_not_hide_the_others(with_table: Command) -> None:
