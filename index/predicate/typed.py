@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 from ebb.index.columns import Column
 from ebb.index.errors import UsageError
@@ -81,6 +81,8 @@ def names(predicate: Predicate | None) -> set[str]:
             return names(inner)
         case And(left, right) | Or(left, right):
             return names(left) | names(right)
+        case _:
+            assert_never(predicate)
 
 
 def check(predicate: Predicate, columns: Sequence[Column]) -> None:
@@ -121,11 +123,8 @@ def value(literal: Literal, column: Column) -> Any:
 
 
 def _as_float32(number: float) -> float:
-    """Return the nearest number that a float column can hold."""
-    try:
-        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    """Return the nearest number that a float column can hold; infinity beyond all of them."""
+    nearest: float = struct.unpack("f", struct.pack("f", number))[0]
     return nearest
 
 
@@ -174,6 +173,8 @@ def typed(leaf: Compare | In | Like, columns: tuple[Column, ...]) -> Typed:
                 return _to_value(column_named(right.name, columns), _MIRRORED[sign], left)
             msg = f"the condition compares two values, {left.text!r} and {right.text!r}; name a column"
             raise UsageError(msg)
+        case _:
+            assert_never(leaf)
 
 
 def _check_sortable(column: Column) -> None:
@@ -237,8 +238,8 @@ def _common(left: str, right: str) -> str | None:
     if types in ({"string", "binary"}, {"date", "timestamp"}):
         return "binary" if "binary" in types else "moments"
     one, other = scalar_type(left), scalar_type(right)
-    if one is None or other is None:
-        return None
+    assert one is not None  # noqa: S101 - both have an order
+    assert other is not None  # noqa: S101
     if not all(kind.is_exact_number or kind.is_floating for kind in (one, other)):
         return None
     if one.is_floating or other.is_floating:

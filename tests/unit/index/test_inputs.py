@@ -64,6 +64,7 @@ def test_what_does_not_fit_is_refused_with_the_column_named(
     ],
 )
 def test_strict_rules_want_exactly_the_tables_columns(text: str, column: str, what: str) -> None:
+    assert meet("a INT, b STRING, c DATE", STRICT) == {"a": 0, "b": 1, "c": 2}
     meet(text)
     with pytest.raises(SchemaDriftError) as caught:
         meet(text, STRICT)

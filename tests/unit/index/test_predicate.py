@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from ebb.index.predicate.syntax import (
     parse_predicate,
 )
 from ebb.index.predicate.typed import ToList, ToValue, Typed, typed, value
+from ebb.index.values import parse_value
 
 N = Column("n", "tinyint")
 A, B, C = Name("a"), Name("b"), Name("c")
@@ -341,3 +343,13 @@ def test_a_number_with_a_point_or_an_exponent_is_compared_with_integers_exactly(
 def test_what_is_no_number_is_not_compared_with_integers(text: str) -> None:
     with pytest.raises(UsageError, match=f"value {text!r} does not fit column n of type tinyint"):
         value(Literal(text, is_text=True), N)
+
+
+@pytest.mark.parametrize(("text", "number"), [("1e300", math.inf), ("-1e300", -math.inf), ("0.5", 0.5)])
+def test_a_number_that_no_float_holds_is_beyond_all_of_them(text: str, number: float) -> None:
+    assert value(Literal(text), Column("f", "float")) == number
+
+
+def test_a_nested_value_is_not_read_from_text() -> None:
+    with pytest.raises(UsageError, match="value '1' does not fit column a of type array<int>; write a array<int>"):
+        parse_value(Column("a", "array<int>"), "1")

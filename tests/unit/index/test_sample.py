@@ -26,7 +26,7 @@ def told(*values: Any) -> str:
         ([1, 2**63], "double"),
         ([1, Decimal("1.5")], "double"),
         ([float("nan"), 1], "double"),
-        ([True, None], "boolean"),
+        ([True, None, False], "boolean"),
         ([None], "string"),
         (["2026-03-01T08:00:00Z", "2026-03-01 08:00:00.5+01:00", None], "timestamp"),
         (["2026-03-01", "2026-12-31"], "date"),
