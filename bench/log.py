@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ LAST = 200  # ticks that are timed at each length
 
 
 def table_of(root: Path, span: int, **wish: Any) -> OpenTable:
-    warehouse = Warehouse(Settings(warehouse=root), now=lambda: datetime(2026, 1, 1, tzinfo=timezone.utc))
+    warehouse = Warehouse(Settings(warehouse=root), now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
     declared = {"schema": SCHEMA, "key": ["key"], "inserted": "inserted", "expires": "expires", "tick": "1"}
     return warehouse.create("t", span=str(span), **(declared | wish))
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,7 +90,7 @@ class Recorder:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
         self.add(
             kind="machine",
-            date=datetime.now(timezone.utc).date().isoformat(),
+            date=datetime.now(UTC).date().isoformat(),
             commit=commit.stdout.strip(),
             python=platform.python_version(),
             cores=os.cpu_count(),

@@ -23,6 +23,7 @@ STEPS = {
     "catalog": "pass --conf spark.sql.catalogImplementation=hive, and the --conf that says where its metastore is",
     "catch_up": "pass --catch-up to apply them in one commit",
     "columns": "pass --like FILE or --schema",
+    "declare_column": 'declare its type too: --schema "{1} TYPE"',
     "debug": "nothing was changed; see --debug",
     "deletion_bound": "pass --deletion-bound {2} or more, or shorter cohort runs",
     "encoding": "pass --encoding, for example latin-1, or write it in UTF-8",
@@ -38,9 +39,12 @@ STEPS = {
     "no_tables": "it is empty: check --warehouse, or run ebb create first",
     "no_warehouse": "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first",
     "not_due": "run again then, or pass --at",
+    "other_encoding": "pass --encoding {3}, or write it in {4}",
     "rename": 'rename it, or pass --rename "{4}"',
+    "rename_each": 'rename them; in a sample file with --rename "OLD=NEW" for each',
     "rename_new": 'pass --rename "{2}=NEW"',
     "schema": "pass --schema instead of --like",
+    "several_columns": 'rename columns with --rename "OLD=NEW", leave others out with --extra ignore, or add them to the table with ebb alter {4} --add-column "C TYPE"',
     "span": "pass --span {2} or more, or a shorter --lifetime or --expires",
     "spark_settings": "check java -version (17), --master and --conf",
     "table_exists": "choose another name or run: ebb drop {0}",
@@ -54,7 +58,9 @@ LANDED_STEPS = {
     "encoding": "run ebb alter {table} --encoding ENCODING, for example latin-1, or write it in UTF-8",
     "extra_computed": "leave it out, or run ebb alter {table} --extra ignore",
     "missing_column": 'add it, as {4}, or name the column that holds it: ebb alter {table} --rename "OLD={1}"',
+    "other_encoding": "run ebb alter {table} --encoding {3}, or write it in {4}",
     "rename": 'rename it, or run ebb alter {table} --rename "{4}"',
+    "several_columns": 'repair the file, or run ebb alter {table} with --rename "OLD=NEW", --extra ignore or --add-column "C TYPE"',
 }
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ebb.index.columns import Column
@@ -15,6 +17,7 @@ __all__ = ["SEPARATORS", "InputRules", "InputSchema", "best_separator", "matched
 
 SEPARATORS = (",", ";", "\t", "|")
 _EXTRA = ("refuse", "ignore")
+_LISTED = 10  # columns that do not fit, by name
 _SPELLED = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
 
@@ -116,33 +119,59 @@ def matched(
     """Return at which place of a batch each column of the table stands; those that are missing are left out.
 
     ``names``: of the batch's columns. ``type_of``: the type of the one at a place; None if the batch is text. Raises
-    SchemaDriftError naming the first column that does not fit.
+    SchemaDriftError naming every column that does not fit.
     """
     named = [wanted.rules.rename.get(name, name) for name in names]
-    for name in named:
-        if named.count(name) > 1:
-            raise SchemaDriftError(where, name, f"stands there {named.count(name)} times", "keep one of them")
     places: dict[str, int] = {}
-    for place, name in enumerate(named):
-        type = wanted.type_of(name)
-        if name in wanted.computed or type is None:
-            if wanted.rules.extra == "ignore" and not wanted.rules.strict:
-                continue
-            raise _extra(where, name, wanted, "string" if type_of is None else type_of(place))
-        if type_of is not None:
-            _check_type(where, name, type_of(place), type, strict=wanted.rules.strict)
-        places[name] = place
+    faults: list[SchemaDriftError] = []
+    for name, times in Counter(named).items():
+        places[name] = named.index(name)
+        try:
+            if times > 1:
+                raise SchemaDriftError(where, name, f"stands there {times} times", "keep one of them")
+            if not _is_taken(where, name, wanted, None if type_of is None else partial(type_of, places[name])):
+                del places[name]
+        except SchemaDriftError as fault:
+            faults.append(fault)
     for column in wanted.columns:
         is_needed = column.name in wanted.required or wanted.rules.strict
         if column.name not in places and column.name not in wanted.computed and is_needed:
             step = f"add it, as {column.type}, or rename the column that holds it"
-            raise SchemaDriftError(where, column.name, "is missing", step, column.type, hint="missing_column")
+            missing = SchemaDriftError(where, column.name, "is missing", step, column.type, hint="missing_column")
+            faults.append(missing)
+    if faults:
+        raise _together(faults, wanted.table)
     if wanted.rules.strict:
         _check_order(where, places, [column.name for column in wanted.columns if column.name in places])
     return places
 
 
-def _extra(where: str, name: str, wanted: InputSchema, type: str) -> SchemaDriftError:
+def _together(faults: Sequence[SchemaDriftError], table: str) -> SchemaDriftError:
+    """Return one error for all columns that do not fit."""
+    if len(faults) == 1:
+        return faults[0]
+    where, first, what = faults[0].args[:3]
+    others = [f"column {fault.args[1]} {fault.args[2]}" for fault in faults[1:_LISTED]]
+    more = [f"{len(faults) - _LISTED} more columns do not fit"] if len(faults) > _LISTED else []
+    step = "rename, remove or add columns until all of them fit"
+    together = ", ".join([what, *others, *more])
+    return SchemaDriftError(where, first, together, step, table, hint="several_columns")
+
+
+def _is_taken(where: str, name: str, wanted: InputSchema, type_of: Callable[[], str] | None) -> bool:
+    """Whether the table takes a column of a batch, or else ignores it; raises if it does neither."""
+    type, rules = wanted.type_of(name), wanted.rules
+    if name in wanted.computed or type is None:
+        if rules.extra == "ignore" and not rules.strict:
+            return False
+        raise _extra(where, name, wanted, None if type_of is None else type_of())
+    found = type if type_of is None else type_of()
+    if found == type or (not rules.strict and is_convertible(found, type)):
+        return True
+    raise SchemaDriftError(where, name, f"has type {found}, and the table has {type}", f"cast it to {type}")
+
+
+def _extra(where: str, name: str, wanted: InputSchema, type: str | None) -> SchemaDriftError:
     if name in wanted.computed:
         what = f"is computed by the table, as {wanted.computed[name]}"
         return SchemaDriftError(where, name, what, "leave it out", hint="extra_computed")
@@ -150,15 +179,9 @@ def _extra(where: str, name: str, wanted: InputSchema, type: str) -> SchemaDrift
     if twin:
         step = f"rename it to {twin}"
         return SchemaDriftError(where, name, f"is called {twin} in the table", step, f"{name}={twin}", hint="rename")
-    step = f"remove it, or add it to the table as {name} {type}"
-    new = f"{name} {type}"
+    new = f"{name} {type or 'TYPE'}"
+    step = "remove it, or add it to the table" + ("" if type is None else f" as {new}")
     return SchemaDriftError(where, name, "is not in the table", step, new, wanted.table, hint="add_column")
-
-
-def _check_type(where: str, name: str, found: str, wanted: str, *, strict: bool) -> None:
-    if found == wanted or (not strict and is_convertible(found, wanted)):
-        return
-    raise SchemaDriftError(where, name, f"has type {found}, and the table has {wanted}", f"cast it to {wanted}")
 
 
 def _check_order(where: str, places: Mapping[str, int], expected: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -25,7 +25,7 @@ Part = bool | int | float | str | bytes | Decimal | date | datetime
 _SIGN = 1 << 63
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 _EPOCH_DAY = _EPOCH.toordinal()

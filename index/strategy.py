@@ -6,7 +6,7 @@ decided here. Pure.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from ebb.index.errors import UsageError
 from ebb.index.grid import Grid, Shuffle
@@ -16,7 +16,7 @@ from ebb.index.timeline import Timeline
 __all__ = ["Strategy", "check_strategy", "lag_ticks", "shortest_bound"]
 
 
-class Strategy(str, Enum):
+class Strategy(StrEnum):
     """How an update gets expired records out of the live table."""
 
     REBUILD = "rebuild"

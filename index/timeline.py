@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
-from enum import Enum
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
 
 from ebb.index.errors import UsageError
 
 __all__ = ["TimeKind", "Timeline", "moment_us"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"([0-9]{1,15})(ms|us|[smhdw])")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -29,7 +29,7 @@ _DAY_SECONDS = 86400
 _MICROS = 1_000_000
 
 
-class TimeKind(str, Enum):
+class TimeKind(StrEnum):
     """What the time columns hold, and with it the unit of all times and durations of a table."""
 
     TIMESTAMP = "timestamp"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal, Inexact, InvalidOperation
 from typing import Any
 
@@ -37,8 +37,8 @@ def plain(value: Any) -> Any:
     ('1.50', 'ZWJi')
     """
     if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        return moment.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal):

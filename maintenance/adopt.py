@@ -19,6 +19,7 @@ from ebb.index.ledger import Change
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.context import Context
 from ebb.maintenance.inspect.exposure import exposed_by_others
+from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.adopt import correction, plan_adoption
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
@@ -62,14 +63,15 @@ class Adoption:
 def adopt(table: Table, context: Context) -> Adoption:
     """Make what other tools did since the last commit of Ebb part of the table, in one commit."""
     with table.lock(wait=context.wait, is_foreign_fine=True):
-        started = time.monotonic()
+        started, phases = time.monotonic(), Phases()
         snapshot = table.snapshot()
         clock, known = snapshot.ledger.clock, snapshot.ledger.live_records
         nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
         if not snapshot.foreign:
             return nothing
         context.progress("looking into the files")
-        plan, counted = _planned(snapshot)
+        with phases.timed("examine"):
+            plan, counted = _planned(snapshot)
         planned = replace(
             nothing,
             commits=snapshot.foreign,
@@ -86,6 +88,13 @@ def adopt(table: Table, context: Context) -> Adoption:
             size_bytes, seconds = sum(f.size_bytes for f in adds), round(time.monotonic() - started, 3)
             return replace(planned, files_added=len(adds), bytes_written=size_bytes, seconds=seconds)
 
+        begun = time.monotonic()
+
+        def said(adds: Sequence[CellFile]) -> Mapping[str, Any]:
+            if plan.rewrites:
+                phases.add("rewrite", time.monotonic() - begun)
+            return {**written(adds).entry(), "exposed": others, "phases": phases.rounded()}
+
         others = {str(version): since for version, since in exposed_by_others(snapshot).items()}
         done = carry_out(
             snapshot,
@@ -94,7 +103,7 @@ def adopt(table: Table, context: Context) -> Adoption:
             clock=clock or 0,
             change=Change(clock=clock, arrivals=correction(counted, snapshot.ledger.live)),
             data_change=False,
-            report=lambda adds: {**written(adds).entry(), "exposed": others},
+            report=said,
         )
         return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 

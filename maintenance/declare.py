@@ -20,7 +20,7 @@ from ebb.index.strategy import Strategy
 from ebb.index.timeline import TimeKind, Timeline
 from ebb.maintenance.landing_place import check_landing, read_landing
 from ebb.maintenance.values import Duration, Time, read_duration, read_time
-from ebb.warehouse.intake.source import infer_columns
+from ebb.warehouse.intake.samples import infer_columns
 from ebb.warehouse.store.modes import group_id
 from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 
@@ -228,9 +228,9 @@ def _columns(wish: Declaration) -> tuple[Column, ...]:
     declared = parse_columns(wish.schema) if wish.schema is not None else ()
     if wish.like is None:
         return declared
-    by_name = {column.name: column for column in declared}
-    found = [by_name.pop(column.name, column) for column in infer_columns(wish.like, wish.inputs)]
-    return (*found, *by_name.values())
+    found = infer_columns(wish.like, wish.inputs, declared)
+    there = {column.name for column in found}
+    return (*found, *(column for column in declared if column.name not in there))
 
 
 @dataclass(frozen=True, slots=True)

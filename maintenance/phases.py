@@ -1,6 +1,7 @@
-"""What the parts of an update take, so that "why was it slow" has an answer.
+"""What the parts of an update or of an adoption take, so that "why was it slow" has an answer.
 
 erase     deleting removed files, first of all
+examine   looking into the files that another tool wrote
 start     starting Spark
 read      reading and converting the batch; of all tasks together, as are the next two
 judge     computing, judging and sorting
@@ -20,12 +21,12 @@ from dataclasses import dataclass, field
 
 __all__ = ["Phases"]
 
-_NAMES = ("erase", "start", "read", "judge", "write", "rewrite", "commit", "seal", "purge")
+_NAMES = ("erase", "examine", "start", "read", "judge", "write", "rewrite", "commit", "seal", "purge")
 
 
 @dataclass(slots=True)
 class Phases:
-    """How long the parts of an update take."""
+    """How long the parts take."""
 
     seconds: dict[str, float] = field(default_factory=dict)
 

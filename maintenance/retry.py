@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from ebb.index.errors import InputError
+from ebb.index.errors import InputError, UnreadableInputError, UsageError
 from ebb.maintenance.context import Context
 from ebb.maintenance.stage import retried_digest
 from ebb.maintenance.update import Report, next_tick, update
 from ebb.warehouse.intake.batch import Refusals
 from ebb.warehouse.intake.quarantine import Refused, RefusedFile, clear_refused, part_refused, read_refused
+from ebb.warehouse.intake.source import input_format
+from ebb.warehouse.intake.text_input import is_packed, suffix_of
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Cleared", "clear", "retry"]
+__all__ = ["Cleared", "check_written", "clear", "repaired_rules", "retry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,22 @@ def _reasons_at(records: Sequence[Refused], spec: TableSpec, slot: int) -> dict[
 
     readable = [record for record in records if fields_of(record.record, spec) is not None]
     return dict(zip(readable, reasons_at(readable, spec, slot), strict=True))
+
+
+def check_written(path: Path) -> None:
+    """Refuse a name under which records that are written out could not be applied again: they are JSON lines."""
+    try:
+        is_json = input_format(path) == "json" and not is_packed(path)
+    except UnreadableInputError as error:
+        raise UsageError(error.facts, "name it like refused.jsonl, so that it can be applied again") from error
+    if not is_json:
+        msg = f"{path}: refused records are written as JSON lines, and its name says something else"
+        raise UsageError(msg, "name it like refused.jsonl")
+
+
+def repaired_rules(files: Sequence[str]) -> dict[str, str]:
+    """Return the rules for files of repaired records: what was written out is UTF-8, whatever the table declares."""
+    return {"encoding": ""} if all(suffix_of(Path(file)) in (".jsonl", ".ndjson", ".json") for file in files) else {}
 
 
 def _applied(snapshot: Snapshot, files: Sequence[RefusedFile]) -> list[RefusedFile]:

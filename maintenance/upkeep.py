@@ -120,6 +120,10 @@ def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: 
             seconds=round(time.monotonic() - started, 3),
         )
 
+    def said(adds: Sequence[CellFile]) -> Mapping[str, Any]:
+        entry = written(adds).entry()
+        return {**entry, "phases": {"rewrite": entry["seconds"]}}
+
     done = carry_out(
         snapshot,
         plan,
@@ -127,7 +131,7 @@ def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: 
         clock=clock,
         change=Change(clock=snapshot.ledger.clock),
         data_change=False,
-        report=lambda adds: written(adds).entry(),
+        report=said,
     )
     return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
@@ -228,10 +232,13 @@ def _sweep(snapshot: Snapshot, strays: Sequence[str]) -> None:
 
 def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
     """Erase what may go and what was left behind, and record it in a commit of its own."""
+    started = time.monotonic()
     done = erase(snapshot, now=context.now, dry_run=context.dry_run)
     if done.erased_version is not None and not context.dry_run:
         change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)
-        report = {"op": "erase", "slot": snapshot.ledger.clock, **done.entry()}
+        seconds = round(time.monotonic() - started, 3)
+        took = {"seconds": seconds, "phases": {"erase": seconds}}
+        report = {"op": "erase", "slot": snapshot.ledger.clock, **done.entry(), **took}
         after = snapshot.commit(
             adds=(), removes=(), change=change, report=report, data_change=False, now_ms=context.now_ms()
         )

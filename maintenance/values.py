@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 
 from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
@@ -33,7 +33,7 @@ def read_time(kind: TimeKind, value: Time) -> int:
     1000000
     """
     if isinstance(value, datetime):
-        return kind.from_datetime(value if value.tzinfo else value.replace(tzinfo=timezone.utc))
+        return kind.from_datetime(value if value.tzinfo else value.replace(tzinfo=UTC))
     if isinstance(value, date):
         return kind.time(value.isoformat())
     if isinstance(value, int) and kind.has_wall_clock:
@@ -84,4 +84,4 @@ def read_moment(text: str) -> datetime:
     >>> read_moment("2013-01-02T06:00").isoformat()
     '2013-01-02T06:00:00+00:00'
     """
-    return datetime.fromtimestamp(TimeKind.TIMESTAMP.time(text) / 1_000_000, tz=timezone.utc)
+    return datetime.fromtimestamp(TimeKind.TIMESTAMP.time(text) / 1_000_000, tz=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ __all__ = [
     "timestamp_table", "version_of", "write_batch",
 ]  # fmt: skip
 
-NOW = datetime(2026, 1, 1, 12, 0, tzinfo=timezone.utc)
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SCHEMA = "id BIGINT, key STRING, inserted BIGINT, expires BIGINT, pay STRING"
 TIMES = "id BIGINT, key STRING, inserted TIMESTAMP, expires TIMESTAMP"
 ARROW = pa.schema(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +31,6 @@ __all__ = [
 ]
 
 Record = dict[str, Any]
-UTC = timezone.utc
 NAN, INF = math.nan, math.inf
 COLUMNS = tuple(
     Column(name, type)
@@ -57,7 +56,8 @@ def texts_of(type: str) -> list[str]:
     """Return literals of a type as they are written."""
     if type in INTEGERS:
         end = 2 ** (INTEGERS[type] - 1)
-        return ["-7", "0", "3", "127", str(-end), str(end - 1), "2.5", "3.0", "-0.5", "1.5e300", "-1.5e300", f"{end}.0", f"{-end}.5"]  # fmt: skip
+        return ["-7", "0", "3", "127", str(-end), str(end - 1), "2.5", "3.0", "-0.5", "1.5e300", "-1.5e300", f"{end}.0", f"{-end}.5",
+                "1e2", "-7E0", "127e-0", "25e-1", "1e-9", "1e300", "-1e18"]  # fmt: skip
     return {
         "string": TEXTS,
         "binary": ["", "00", "61", "0x6162", "ff", "c3a9"],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timezone
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from ebb.index.predicate.syntax import And, Compare, In, IsNull, Like, Literal, Name, Not, Operand, Or, Predicate
@@ -84,4 +84,4 @@ def compare(left: Any, sign: str, right: Any) -> bool:
 
 
 def _moment(day: date) -> datetime:
-    return day if isinstance(day, datetime) else datetime.combine(day, time(), timezone.utc)
+    return day if isinstance(day, datetime) else datetime.combine(day, time(), UTC)

@@ -6,12 +6,11 @@ Each value is looked up in this order: arguments, environment, TOML file, the de
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
-
-import tomllib
 
 from ebb.index.errors import UsageError
 

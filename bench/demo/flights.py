@@ -27,7 +27,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -59,7 +59,7 @@ __all__ = [
     "write_inputs",
 ]
 
-START = datetime(2013, 2, 8, 17, tzinfo=timezone.utc)  # the load: noon in New York
+START = datetime(2013, 2, 8, 17, tzinfo=UTC)  # the load: noon in New York
 TICK = timedelta(hours=1)
 TICKS = 72
 SPAN = timedelta(hours=12)  # the longest planned flight of the year, JFK to Honolulu, takes 11 h 40 min
@@ -147,7 +147,7 @@ def flight_of(row: dict[str, str], zones: dict[str, str]) -> Flight:
     """Return the flight of a CSV row; ``zones`` names the time zone of each destination."""
     hour, minute = divmod(int(row["sched_dep_time"]), 100)
     local = datetime(int(row["year"]), int(row["month"]), int(row["day"]), hour, minute, tzinfo=_NEW_YORK)
-    scheduled = local.astimezone(timezone.utc)
+    scheduled = local.astimezone(UTC)
     delay = None if row["dep_delay"] == "NA" else int(row["dep_delay"])
     departed = lands = None
     if delay is not None:
@@ -170,8 +170,8 @@ def flight_of(row: dict[str, str], zones: dict[str, str]) -> Flight:
 def _next(after: datetime, hhmm: int, zone: ZoneInfo) -> datetime:
     """Return the first time after ``after`` at which the clocks of ``zone`` show ``hhmm``, in UTC."""
     local = after.astimezone(zone).replace(hour=hhmm // 100, minute=hhmm % 100)
-    shown = local.astimezone(timezone.utc)  # compared in UTC: two local times would be compared by their faces
-    return shown if shown > after else (local + timedelta(days=1)).astimezone(timezone.utc)
+    shown = local.astimezone(UTC)  # compared in UTC: two local times would be compared by their faces
+    return shown if shown > after else (local + timedelta(days=1)).astimezone(UTC)
 
 
 def flown(flights: Iterable[Flight]) -> list[Flight]:
@@ -182,7 +182,7 @@ def flown(flights: Iterable[Flight]) -> list[Flight]:
 def slot_of(time: datetime) -> int:
     """Return the hour since 1970 that holds ``time``, rounded up: a time on the hour belongs to the hour before.
 
-    >>> slot_of(datetime(1970, 1, 1, 1, tzinfo=timezone.utc)), slot_of(datetime(1970, 1, 1, 1, 1, tzinfo=timezone.utc))
+    >>> slot_of(datetime(1970, 1, 1, 1, tzinfo=UTC)), slot_of(datetime(1970, 1, 1, 1, 1, tzinfo=UTC))
     (1, 2)
     """
     return -(-int(time.timestamp()) // int(TICK.total_seconds()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, replace
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +39,7 @@ __all__ = ["NOTHING_MOVED", "load", "run", "show_report", "update"]
 NOTHING_MOVED = 3  # the exit code of an update whose batch was applied before and that names no tick
 
 
-class BatchEngine(str, Enum):
+class BatchEngine(StrEnum):
     """What reads the files of a batch."""
 
     spark = "spark"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json as json_module
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["explain", "history", "quarantine", "status"]
 
+_LISTED = 5  # lines of a file, by number
 
-class Measure(str, Enum):
+
+class Measure(StrEnum):
     """What the heat map shows."""
 
     records = "records"
@@ -60,7 +64,6 @@ def status(
             render.lines(_status_lines(table, show.value))
         _end(table.findings if check else ())
         return
-    warehouse.check_there()
     tables: list[Status] = []
     broken: dict[str, WarehouseError] = {}
     for each in warehouse.tables():
@@ -207,7 +210,9 @@ def history(
 
     if phases:
         took = [(c, ", ".join(f"{name} {seconds:.2f}" for name, seconds in (c.phases or {}).items())) for c in commits]
-        rows = [(c.version, c.op, c.time, "" if c.seconds is None else f"{c.seconds:.2f}", text) for c, text in took]
+        rows = [
+            (c.version, c.op, c.time, "–" if c.seconds is None else f"{c.seconds:.2f}", text or "–") for c, text in took
+        ]
         render.lines(render.table_text(rows, ("version", "op", "slot time", "seconds", "of which"), right=(0, 3)))
         return
     shown = [
@@ -273,7 +278,8 @@ def quarantine(
     output: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the records to a file, to repair them: JSON lines, or lines as they came."
+            metavar="FILE",
+            help="Write the records to a file of JSON lines, to repair them; what could not be read stands there as it came.",
         ),
     ] = None,
     retry: Annotated[
@@ -292,15 +298,22 @@ def quarantine(
     json: Json = False,
 ) -> None:
     """Show refused records with their reasons, write them out, apply them again, or remove them."""
+    from ebb.maintenance.retry import repaired_rules
+
     _check_quarantine(files, output, reason, retry=retry, clear=clear, at=at)
     table = state(ctx).open().table(name)
     if retry:
         with guarded(table):
             if files:
-                report = table.update(files, at=at, engine="auto", wait=wait, dry_run=dry_run, progress=render.progress)
+                inputs = repaired_rules(files)
+                report = table.update(
+                    files, at=at, inputs=inputs, engine="auto", wait=wait, dry_run=dry_run, progress=render.progress
+                )
             else:
                 report = table.retry_quarantine(reason=reason, at=at, wait=wait, dry_run=dry_run)
         show_report(name, report, json=json)
+        if files and report.repeated and not json:
+            render.lines([f"  what was refused then and is fine as it is: ebb quarantine {name} --retry"])
         if report.already_applied and at is None:
             raise typer.Exit(NOTHING_MOVED)
         return
@@ -324,21 +337,37 @@ def quarantine(
         none = f"none of the {there} in the quarantine of {name} has a reason with {reason!r}"
         render.lines([none if refused.quarantined else f"the quarantine of {name} is empty"])
     elif output is not None:
-        step = f"repair them, then: ebb quarantine {name} --retry {output}"
-        render.lines([render.visible(f"{render.counted(count, 'record')} written to {output}; {step}")])
+        render.lines([render.visible(line) for line in _written_lines(name, refused.records, output)])
     else:
         render.lines(_refused_lines(refused, records, limit))
+
+
+def _written_lines(name: str, records: Sequence[Quarantined], output: Path) -> list[str]:
+    """Tell what to do with records that were written out, and which of them have to be written anew."""
+    step = f"repair {'it' if len(records) == 1 else 'them'}, then: ebb quarantine {name} --retry {quote(str(output))}"
+    text = [f"{render.counted(len(records), 'record')} written to {output}; {step}"]
+    starts = itertools.accumulate((r.record.count("\n") + 1 for r in records), initial=1)
+    unread = [str(line) for line, record in zip(starts, records, strict=False) if not record.is_readable]
+    if unread:
+        listed = ", ".join(unread[:_LISTED]) + " …" * (len(unread) > _LISTED)
+        what = f"line{'s' * (len(unread) > 1)} {listed} could not be read as records of the table"
+        text.append(f"{what}: write each as a JSON object with its columns, or remove it")
+    return text
 
 
 def _check_quarantine(
     files: list[str] | None, output: Path | None, reason: str | None, *, retry: bool, clear: bool, at: str | None
 ) -> None:
+    from ebb.maintenance.retry import check_written
+
     if sum([retry, clear, output is not None]) > 1:
         msg = "--retry, --clear and --output are three things to do; pass one of them"
         raise UsageError(msg)
     if not retry and (files or at is not None):
         msg = "files and --at go with --retry"
         raise UsageError(msg)
+    if output is not None:
+        check_written(output)
     if files and reason is not None:
         msg = "--reason chooses among the refused records, and FILE has its own; pass one of them"
         raise UsageError(msg)

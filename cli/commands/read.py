@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +14,7 @@ import typer
 
 from ebb.cli.options import Conf, DryRun, Json, Limit, Master, Name, state
 from ebb.cli.output import render
-from ebb.cli.output.records import Format, limited, write_records
+from ebb.cli.output.records import Format, format_of, limited, write_records
 from ebb.index.errors import UnreadableInputError, UsageError
 from ebb.maintenance.values import counted
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 __all__ = ["cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
 
 
-class Isolation(str, Enum):
+class Isolation(StrEnum):
     """What a read sees of the updates that are committed while it runs."""
 
     window = "window"  # one true window, the newest when the read starts
     latest = "latest"  # one true window that reflects every update committed before the read is done
 
 
-class Engine(str, Enum):
+class Engine(StrEnum):
     """Which engine reads."""
 
     direct = "direct"
     spark = "spark"
 
 
-class SqlEngine(str, Enum):
+class SqlEngine(StrEnum):
     """Which engine answers SQL."""
 
     duckdb = "duckdb"
@@ -52,7 +52,12 @@ AsOf = Annotated[
         "--as-of", metavar="T", help="Hide records that have expired at T: now, or a time that is not before the clock."
     ),
 ]
-Form = Annotated[Format, typer.Option("--format", help="How records are written.")]
+Form = Annotated[
+    Format | None,
+    typer.Option(
+        "--format", help="How records are written; by default as the suffix of --output says, a table without one."
+    ),
+]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of standard output.")
 ]
@@ -106,7 +111,7 @@ def probe(
     prefix: Annotated[str | None, typer.Option("--prefix", metavar="K", help="Keys that start with K.")] = None,
     keys_from: Annotated[Path | None, typer.Option("--keys-from", metavar="FILE", help="Read keys from a file, one per line; - for standard input.")] = None,
     columns: Columns = None, as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
-    form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    form: Form = None, output: Output = None, guard_formulas: Guard = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show what the probe reads instead of the records.")] = False,
     json: Json = False,
 ) -> None:  # fmt: skip
@@ -119,6 +124,7 @@ def probe(
     if sum([bool(key), low is not None or high is not None, prefix is not None, keys_from is not None]) != 1:
         msg = "probe takes keys, or --from and --to, or --prefix, or --keys-from: exactly one of them"
         raise UsageError(msg)
+    form = form or format_of(output)
     began = time.perf_counter()
     window = _window(state(ctx).open().table(name), as_of, isolation)
     opened = time.perf_counter()
@@ -169,10 +175,11 @@ def scan(
     where: Annotated[str | None, typer.Option("--where", metavar="EXPR", help="Only records for which this holds: comparisons, and, or, not, in, between, like, is null.")] = None,
     as_of: AsOf = None, isolation: Level = Isolation.window, limit: Limit = None,
     engine: Annotated[Engine | None, typer.Option("--engine", help="Which engine reads the table: direct in this process, spark in a JVM. direct unless --master or --conf is given.")] = None,
-    form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    form: Form = None, output: Output = None, guard_formulas: Guard = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Read the live records of a table."""
+    form = form or format_of(output)
     names = split_columns(columns)
     table = state(ctx).open(master, conf).table(name)
     if _by_spark(engine, master, conf):
@@ -200,10 +207,11 @@ def sql(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query; tables appear as views of their live window.", show_default=False)],
     engine: Annotated[SqlEngine | None, typer.Option("--engine", help="Which engine answers: duckdb in this process, spark in a JVM. duckdb unless --master or --conf is given.")] = None,
-    as_of: AsOf = None, limit: Limit = None, form: Form = Format.table, output: Output = None, guard_formulas: Guard = False,
+    as_of: AsOf = None, limit: Limit = None, form: Form = None, output: Output = None, guard_formulas: Guard = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Answer a SQL query; every table is a view of its live window."""
+    form = form or format_of(output)
     by_spark = _by_spark(engine, master, conf)
     warehouse = state(ctx).open(master, conf)
     kind: Literal["duckdb", "spark"] = "spark" if by_spark else "duckdb"

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,14 +19,14 @@ from ebb.maintenance.values import counted
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Format", "limited", "write_lines", "write_records"]
+__all__ = ["Format", "format_of", "limited", "write_lines", "write_records"]
 
 _CELL_WIDTH = 40  # of a table on a terminal
 _LISTED = 3  # columns that did not fit, by name
 _TABLE_ROWS = 1000  # a table for people is aligned in memory; more than this is not for people
 
 
-class Format(str, Enum):
+class Format(StrEnum):
     """How records are written."""
 
     table = "table"
@@ -34,6 +34,34 @@ class Format(str, Enum):
     jsonl = "jsonl"
     arrow = "arrow"
     parquet = "parquet"
+
+
+_SUFFIXES = {
+    "": Format.table,
+    ".txt": Format.table,
+    ".csv": Format.csv,
+    ".jsonl": Format.jsonl,
+    ".ndjson": Format.jsonl,
+    ".json": Format.jsonl,
+    ".arrow": Format.arrow,
+    ".arrows": Format.arrow,
+    ".parquet": Format.parquet,
+    ".pq": Format.parquet,
+}
+
+
+def format_of(output: Path | None) -> Format:
+    """Return the format that the name of a file tells; a table for standard output and names without a suffix.
+
+    >>> format_of(Path("live.parquet")).value, format_of(Path("LIVE.CSV")).value, format_of(None).value
+    ('parquet', 'csv', 'table')
+    """
+    suffix = "" if output is None else output.suffix.lower()
+    if suffix not in _SUFFIXES:
+        formats, known = ", ".join(Format), ", ".join(filter(None, _SUFFIXES))
+        msg = f"the name {output} tells no format: {suffix} is none of {known}; rename it, or pass --format {formats}"
+        raise UsageError(msg)
+    return _SUFFIXES[suffix]
 
 
 def limited(parts: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.Table]:
@@ -93,7 +121,7 @@ def write_records(
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        raise EngineError("the records cannot be written", error, "check --output and the free space") from error
+        raise _unwritable(output, error) from error
 
 
 def write_lines(text: Iterable[str], output: Path) -> None:
@@ -102,7 +130,15 @@ def write_lines(text: Iterable[str], output: Path) -> None:
         with _target(output) as sink:
             sink.writelines(f"{line}\n".encode() for line in text)
     except OSError as error:
-        raise EngineError(f"{output} cannot be written", error, "check --output and the free space") from error
+        raise _unwritable(output, error) from error
+
+
+def _unwritable(output: Path | None, error: OSError) -> EngineError:
+    """Return the error for what cannot be written, under the name that the user gave it."""
+    what = f"{'the answer' if output is None else output} cannot be written"
+    if output is not None and not output.resolve().parent.is_dir():
+        return EngineError(what, f"there is no folder {output.parent}", "make it, or correct --output")
+    return EngineError(what, error.strerror or error, "check --output and the free space")
 
 
 @contextmanager

@@ -7,12 +7,13 @@ beside a float or double both become doubles. A date beside a timestamp is its f
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 from ebb.index.columns import Column
 from ebb.index.errors import UsageError
@@ -25,6 +26,8 @@ __all__ = ["ToColumn", "ToList", "ToPattern", "ToValue", "Typed", "check", "colu
 
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_DIGITS = 38
+# A number that no integer is written like, though it may be one.
+_FRACTIONAL = re.compile(r" *[+-]?(?=[0-9]*[.eE])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,8 @@ def names(predicate: Predicate | None) -> set[str]:
             return names(inner)
         case And(left, right) | Or(left, right):
             return names(left) | names(right)
+        case _:
+            assert_never(predicate)
 
 
 def check(predicate: Predicate, columns: Sequence[Column]) -> None:
@@ -92,10 +97,10 @@ def check(predicate: Predicate, columns: Sequence[Column]) -> None:
 def value(literal: Literal, column: Column) -> Any:
     """Return a literal as a value of the column it is compared with.
 
-    A number with a point beside an integer column stays a Decimal.
+    A number with a point or an exponent beside an integer column stays a Decimal.
 
-    >>> value(Literal("7"), Column("id", "bigint")), value(Literal("7.5"), Column("id", "bigint"))
-    (7, Decimal('7.5'))
+    >>> [value(Literal(text), Column("id", "bigint")) for text in ("7", "7.5", "1e7")]
+    [7, Decimal('7.5'), Decimal('1E+7')]
     """
     _check_sortable(column)
     if column.type == "string" and not literal.is_text:
@@ -108,7 +113,7 @@ def value(literal: Literal, column: Column) -> Any:
     try:
         if column.type == "string":
             return literal.text.encode().decode()
-        if kind.is_integer and "." in literal.text:
+        if kind.is_integer and _FRACTIONAL.fullmatch(literal.text):
             return Decimal(literal.text)
     except (UnicodeEncodeError, InvalidOperation):
         msg = f"value {literal.text!r} does not fit column {column.name} of type {column.type}; write a {column.type}"
@@ -118,11 +123,8 @@ def value(literal: Literal, column: Column) -> Any:
 
 
 def _as_float32(number: float) -> float:
-    """Return the nearest number that a float column can hold."""
-    try:
-        nearest: float = struct.unpack("f", struct.pack("f", number))[0]
-    except OverflowError:
-        return math.copysign(math.inf, number)
+    """Return the nearest number that a float column can hold; infinity beyond all of them."""
+    nearest: float = struct.unpack("f", struct.pack("f", number))[0]
     return nearest
 
 
@@ -171,6 +173,8 @@ def typed(leaf: Compare | In | Like, columns: tuple[Column, ...]) -> Typed:
                 return _to_value(column_named(right.name, columns), _MIRRORED[sign], left)
             msg = f"the condition compares two values, {left.text!r} and {right.text!r}; name a column"
             raise UsageError(msg)
+        case _:
+            assert_never(leaf)
 
 
 def _check_sortable(column: Column) -> None:
@@ -234,8 +238,8 @@ def _common(left: str, right: str) -> str | None:
     if types in ({"string", "binary"}, {"date", "timestamp"}):
         return "binary" if "binary" in types else "moments"
     one, other = scalar_type(left), scalar_type(right)
-    if one is None or other is None:
-        return None
+    assert one is not None  # noqa: S101 - both have an order
+    assert other is not None  # noqa: S101
     if not all(kind.is_exact_number or kind.is_floating for kind in (one, other)):
         return None
     if one.is_floating or other.is_floating:

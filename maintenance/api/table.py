@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.errors import UsageError
+from ebb.index.timeline import TimeKind
 from ebb.maintenance.adopt import Adoption, adopt
 from ebb.maintenance.declare import Description, described
 from ebb.maintenance.define import Altered, alter
@@ -159,14 +160,20 @@ class OpenTable:
         """Return a window of the same version at another moment."""
         kind = window.snapshot.spec.timeline.kind
         if not is_now(as_of):
-            moment = None if as_of is None else read_time(kind, as_of)
-            return replace(window, as_of=moment, follows_clock=False)
+            return replace(window, as_of=self._moment(kind, as_of), follows_clock=False)
         if not kind.has_wall_clock:
             msg = (
                 f"time 'now' is for timestamps and dates, and table {self.name} counts time in integers; pass a number"
             )
             raise UsageError(msg)
         return replace(window, as_of=kind.from_datetime(self.warehouse.now()), follows_clock=True)
+
+    def _moment(self, kind: TimeKind, as_of: Time | None) -> int | None:
+        try:
+            return None if as_of is None else read_time(kind, as_of)
+        except UsageError as error:  # a query may be about many tables
+            msg = f"table {self.name}: {error}"
+            raise UsageError(msg) from error
 
     def up_to_date(self, as_of: Time | None = None) -> LatestWindow:
         """Return a window that moves on while it is read: each read reflects every update committed before it commits."""

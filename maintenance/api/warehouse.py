@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ebb.index.errors import InputError, UsageError, WarehouseError
+from ebb.index.errors import InputError, UnknownTableError, UsageError, WarehouseError
 from ebb.index.inputs import InputRules
 from ebb.maintenance.api.table import OpenTable
 from ebb.maintenance.context import Context
@@ -24,6 +24,7 @@ from ebb.maintenance.values import Duration, Time, Wait, read_seconds
 from ebb.warehouse.intake.batch import Batch, memory_bytes
 from ebb.warehouse.settings import Settings, read_settings
 from ebb.warehouse.table.catalog import check_root, find_table, list_tables
+from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +42,7 @@ _SHORT_BYTES = 64 * 1024 * 1024  # work for which the JVM need not compile its b
 
 
 def _utc_now() -> datetime:
-    return datetime.now(timezone.utc)
+    return datetime.now(UTC)
 
 
 class Warehouse:
@@ -69,14 +70,14 @@ class Warehouse:
         master: str | None = None,
         conf: Sequence[str] = (),
     ) -> Warehouse:
-        """Return the warehouse in a folder; it is made when the first table is.
+        """Return the warehouse in a folder; it is made when the first table is, and reading it before is an error.
 
         What is not passed comes from where the commands look for it: the environment, the TOML file, the defaults.
         With ``settings`` nothing is looked up.
         """
         if settings is None:
             return Warehouse(read_settings(warehouse=None if path is None else str(path), master=master, conf=conf))
-        return Warehouse(settings if path is None else replace(settings, warehouse=Path(path)))
+        return Warehouse(settings if path is None else replace(settings, warehouse=Path(path), is_named=True))
 
     def __repr__(self) -> str:
         names = ", ".join(table.name for table in list_tables(self.root))
@@ -90,11 +91,19 @@ class Warehouse:
 
     def tables(self) -> list[OpenTable]:
         """Return all tables by name."""
+        self.check_there()
         return [OpenTable(self, table) for table in list_tables(self.root)]
 
     def table(self, name: str) -> OpenTable:
         """Return a table."""
-        return OpenTable(self, find_table(self.root, name))
+        return OpenTable(self, self._find(name))
+
+    def _find(self, name: str) -> Table:
+        try:
+            return find_table(self.root, name)
+        except UnknownTableError:
+            self.check_there()
+            raise
 
     def declare(
         self,
@@ -163,7 +172,7 @@ class Warehouse:
 
     def drop(self, name: str, *, dry_run: bool = False) -> Dropped:
         """Delete a table and its quarantine, and return what was in it."""
-        return drop(find_table(self.root, name), dry_run=dry_run)
+        return drop(self._find(name), dry_run=dry_run)
 
     def sql(
         self,
@@ -182,12 +191,14 @@ class Warehouse:
             limit = None
         if engine == "duckdb":
             return self.sql_session(as_of=as_of).answer(query, limit)
+        from ebb.warehouse.sql.missing import missing_table
         from ebb.warehouse.sql.spark import answer, register, unregister
 
         progress("starting Spark")
         spark = self.spark(delta=True)
         refused: dict[str, WarehouseError] = {}
-        for table in self.tables():
+        tables = self.tables()
+        for table in tables:
             try:
                 register(spark, [table.at_latest(as_of)])
             except (UsageError, InputError) as error:  # the query may be about other tables
@@ -200,7 +211,7 @@ class Warehouse:
             for name, why in refused.items():
                 if f"`{name}`" in str(error):
                     raise why from error
-            raise
+            raise missing_table(str(error), [table.name for table in tables]) or error from error
 
     def sql_session(
         self, window_of: Callable[[str], Window | None] = lambda _: None, *, as_of: Time | None = None
@@ -232,6 +243,8 @@ class Warehouse:
         """
         from ebb.maintenance.schedule import run
 
+        if not tables:
+            self.check_there()
         context = self.context(wait=wait, dry_run=dry_run, progress=progress)
         return run(
             self.root,

@@ -23,6 +23,7 @@ class Quarantined:
     line: int | None  # where it stands there; the number of the record in Parquet
     column: str | None  # that does not fit, if it is one
     record: str  # as JSON, or the line as it came if it could not be read
+    is_readable: bool  # whether it can be applied again once its values are right; otherwise it has to be written anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +41,19 @@ def quarantined(snapshot: Snapshot, reason: str | None = None) -> Quarantine:
 
     What an unfinished update left, after the clock, is not among them: the next try replaces it.
     """
-    clock, show = snapshot.ledger.clock, snapshot.spec.timeline.show_slot
+    from ebb.warehouse.intake.arrow_source import fields_of
+
+    spec, clock = snapshot.spec, snapshot.ledger.clock
     everything = [
         Quarantined(
-            slot=r.slot, time=show(r.slot), reason=r.reason, file=r.file, line=r.line, column=r.column, record=r.record
+            slot=r.slot,
+            time=spec.timeline.show_slot(r.slot),
+            reason=r.reason,
+            file=r.file,
+            line=r.line,
+            column=r.column,
+            record=r.record,
+            is_readable=fields_of(r.record, spec) is not None,
         )
         for file in read_refused(snapshot.table)
         if clock is not None and file.slot <= clock

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ebb.index.timeline import TimeKind, Timeline
@@ -51,7 +51,7 @@ def label_time(name: str, kind: TimeKind) -> int | None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups())
     try:
-        moment = datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
     return kind.from_datetime(moment)

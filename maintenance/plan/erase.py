@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.timeline import Timeline
@@ -84,5 +84,5 @@ def _start(file: CellFile, timeline: Timeline) -> int:
     expiry = timeline.end_of(file.min_exp)
     if not timeline.kind.has_wall_clock:
         return expiry
-    moment = datetime.fromtimestamp(file.added_ms / 1000, tz=timezone.utc)
+    moment = datetime.fromtimestamp(file.added_ms / 1000, tz=UTC)
     return max(expiry, timeline.kind.from_datetime(moment))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import assert_never
 
 from ebb.index.cellfile import CellFile, Rewrite
 from ebb.index.grid import Grid
@@ -45,7 +45,7 @@ def plan_update(
         case Strategy.RETIRE:
             plan = _norebuild(slot, arriving, expiring, ())
         case _:
-            return _unknown(strategy)
+            assert_never(strategy)
     return replace(plan, within=within)
 
 
@@ -53,10 +53,6 @@ def plan_load(strategy: Strategy, grid: Grid, *, slot: int, arriving: Sequence[C
     """Return what the first load does: its records have slots of their own, so it may touch every cell."""
     plan = plan_update(strategy, grid, clock=slot - 1, slot=slot, live=(), arriving=arriving)
     return replace(plan, within=grid.cells)
-
-
-def _unknown(strategy: NoReturn) -> NoReturn:  # the type checker proves that it is never called
-    raise AssertionError(strategy)
 
 
 def _rebuild(slot: int, live: Sequence[CellFile], arriving: Sequence[CellFile], expiring: Sequence[CellFile]) -> Plan:

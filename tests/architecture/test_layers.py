@@ -22,7 +22,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("foreign", "timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "directory", "ledger"),
         ("columns", "strategy", "sidefile"),
-        ("values", "cost", "conversion"),
+        ("values", "cost", "conversion", "sample"),
         ("predicate", "inputs"),
         ("expression",),
     ),

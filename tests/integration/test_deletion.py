@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import UTC
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -96,12 +97,12 @@ def test_removed_files_wait_for_readers_and_strays_do_not(warehouse: Warehouse, 
 
 
 def test_status_says_when_the_bound_is_broken(tmp_path: Path) -> None:
-    from datetime import datetime, timedelta, timezone
+    from datetime import datetime, timedelta
 
     from tests.builders import open_warehouse
 
     # The files are written now, so the clock on the wall has to be ahead of now for them to be old.
-    now = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+    now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     wish = {
         "schema": "key STRING, came TIMESTAMP, goes TIMESTAMP",
         "key": ["key"],

@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def test_a_pinned_reader_reads_to_its_end_within_the_readers_time_and_never_gets
 
 def test_erase_counts_the_readers_time_of_a_timestamp_table_on_the_wall(tmp_path: Path) -> None:
     """Commits carry the real time, so now is real here."""
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     hour = now.replace(minute=0, second=0, microsecond=0)
     wish = {"strategy": "rebuild", "grid": "1x1", "reader_time": "10m", "deletion_bound": "4h"}
     table = timestamp_table(open_warehouse(tmp_path / "w", now), **wish)
@@ -138,7 +138,7 @@ def test_erase_counts_the_readers_time_of_a_timestamp_table_on_the_wall(tmp_path
     assert len(old) == 2
 
     for minutes, is_there in ((0, True), (9, True), (11, False)):
-        later = open_warehouse(tmp_path / "w", datetime.now(timezone.utc) + timedelta(minutes=minutes)).table("t")
+        later = open_warehouse(tmp_path / "w", datetime.now(UTC) + timedelta(minutes=minutes)).table("t")
         told = later.erase()
         assert (set(data_files(later)) >= old) == is_there, minutes
         assert (told.files_erased > 0) != is_there

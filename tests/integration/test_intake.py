@@ -8,7 +8,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from tests.builders import (
 from tests.model import Model, Record
 
 LEAST, MOST = -(2**63), 2**63 - 1
-UTC = timezone.utc
 
 
 def refused(table: OpenTable) -> Counter[str]:
@@ -626,23 +625,21 @@ def test_a_naive_time_is_utc_in_a_session_of_another_time_zone(warehouse: Wareho
 
 
 def test_files_without_records_are_an_empty_tick(warehouse: Warehouse, tmp_path: Path, spark: Any) -> None:
-    (tmp_path / "none.csv").touch()
     (tmp_path / "none.jsonl").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(UnreadableInputError, match="there is no file in it"):
         integer_table(warehouse, "none").update(tmp_path / "folder", at=1)
-    with gzip.open(tmp_path / "none.csv.gz", "wb"):
+    with gzip.open(tmp_path / "none.jsonl.gz", "wb"):
         pass
     batches: list[Any] = [
-        tmp_path / "none.csv",
-        tmp_path / "none.csv.gz",
         tmp_path / "none.jsonl",
+        tmp_path / "none.jsonl.gz",
         write_batch(tmp_path / "header.csv", []),
         write_batch(tmp_path / "rows.parquet", []),
         write_lines(tmp_path / "blank.jsonl", "", "  "),
         [],
         spark.createDataFrame([], SCHEMA),
-        [tmp_path / "none.csv", tmp_path / "rows.parquet", tmp_path / "none.jsonl"],
+        [tmp_path / "header.csv", tmp_path / "rows.parquet", tmp_path / "none.jsonl"],
     ]
     table = integer_table(warehouse)
     for slot, batch in enumerate(batches, start=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -142,7 +142,7 @@ def test_a_dry_run_shows_the_ticks_and_moves_nothing(numbers: OpenTable, landing
 
 
 def test_ticks_without_files_are_caught_up_to_now_and_files_count_by_their_last_change(tmp_path: Path) -> None:
-    noon = datetime(2026, 1, 1, 12, 0, tzinfo=timezone.utc)
+    noon = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
     landing = tmp_path / "landing"
     table = open_warehouse(tmp_path / "w", noon).create(
         "hours", schema="key STRING, came TIMESTAMP, goes TIMESTAMP", key=["key"], inserted="came", expires="goes",
@@ -171,7 +171,7 @@ def test_an_earlier_moment_replays_the_past_up_to_it(tmp_path: Path) -> None:
         text = f"key,came,goes\nk{hour},2013-01-01T0{hour}:00:00Z,2013-01-01T08:00:00Z\n"
         (landing / f"2013-01-01T0{hour}00Z.csv").write_text(text, encoding="utf-8")
 
-    outcomes = run(table, until=datetime(2013, 1, 1, 2, 30, tzinfo=timezone.utc))
+    outcomes = run(table, until=datetime(2013, 1, 1, 2, 30, tzinfo=UTC))
 
     assert [o.report.time for o in outcomes if o.report] == ["2013-01-01T01:00:00Z", "2013-01-01T02:00:00Z"]
     assert names(landing)[0] == "2013-01-01T0300Z.csv"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from ebb import OpenTable, Warehouse
 
-_UTC = timezone.utc
+_UTC = UTC
 _INTS = [0, 1, -1, 2, 7, 10, 99, 100, 127, -128]
 
 

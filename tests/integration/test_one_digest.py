@@ -10,7 +10,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def value_of(kind: pa.DataType, rng: random.Random) -> Any:
     if pa.types.is_floating(kind):
         return rng.choice([0.0, -0.0, 1.5, -2.25, float("inf"), 1e30 if kind == pa.float32() else 5e-324])
     if pa.types.is_timestamp(kind):
-        return datetime(2013, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=rng.randrange(-(10**16), 10**16))
+        return datetime(2013, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.randrange(-(10**16), 10**16))
     if pa.types.is_date(kind):
         return date(1600, 1, 1) + timedelta(days=rng.randrange(200_000))
     if pa.types.is_boolean(kind):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ print(json.dumps(told))
 
 
 def test_a_view_is_published_by_one_process_and_stays_true_in_another(tmp_path: Path) -> None:
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     table = timestamp_table(Warehouse(Settings(warehouse=tmp_path / "w")), "visits")
     came = pa.array([now - timedelta(hours=4)] * 3, _TIMES)
     dies = pa.array([now - timedelta(minutes=5), now + timedelta(minutes=50), now + timedelta(hours=1)], _TIMES)
@@ -106,7 +106,7 @@ def test_a_catalog_in_memory_is_refused_in_one_line_that_says_what_to_set(tmp_pa
 
 
 def test_the_lasting_query_shows_what_has_not_expired_by_now(tmp_path: Path, spark: Any) -> None:
-    now = datetime.now(timezone.utc)
+    now = datetime.now(UTC)
     table = timestamp_table(Warehouse(Settings(warehouse=tmp_path / "w")), "visits")
     came = pa.array([now - timedelta(hours=4)] * 2, _TIMES)
     dies = pa.array([now - timedelta(minutes=5), now + timedelta(minutes=50)], _TIMES)

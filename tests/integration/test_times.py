@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> dict[str, Any]
 
 
 def test_hours_go_on_as_hours_over_a_change_to_summer_time(told: dict[str, Any]) -> None:
-    first = (START - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(hours=1)
+    first = (START - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(hours=1)
     hours = told["hours"]
     reports = [hours[i : i + 6] for i in range(0, 36, 6)]
     for hour, (slot, time, admitted, expired, reasons, shown) in enumerate(reports):
@@ -78,7 +78,7 @@ def test_as_of_hides_exactly_by_expiration_time_and_never_goes_before_the_clock(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
     table = timestamp_table(warehouse)
-    noon = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     ends = [noon + timedelta(microseconds=n) for n in (1, 2, 1_800_000_000, 3_600_000_000, 3_600_000_001)]
     lines = [f"{i},k,2026-01-01 11:30:00,{end.isoformat()}\n" for i, end in enumerate(ends)]
     (tmp_path / "b.csv").write_text(HEAD + "".join(lines))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ebb.index.values import plain
 from tests.builders import open_warehouse, scanned, timestamp_table
 
 # At 07:00 UTC the clocks of New York went from 2:00 to 3:00.
-START = datetime(2013, 3, 10, 4, tzinfo=timezone.utc)
+START = datetime(2013, 3, 10, 4, tzinfo=UTC)
 _HEAD = "id,key,inserted,expires\n"
 
 
@@ -92,7 +92,7 @@ def _asked(warehouse: Warehouse, spark: Any) -> list[list[str]]:
 def story(folder: Path, spark: Any) -> dict[str, Any]:
     """Tell everything that reads and writes times."""
     folder.mkdir(parents=True, exist_ok=True)
-    warehouse = open_warehouse(folder / "w", datetime(2013, 3, 12, tzinfo=timezone.utc))
+    warehouse = open_warehouse(folder / "w", datetime(2013, 3, 12, tzinfo=UTC))
     return {
         "hours": _hours(folder, warehouse),
         "days": _days(folder, warehouse),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from ebb.warehouse.intake.digest import Digest
 
 MASK = 2**64 - 1
 GAMMAS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def mix(x: int) -> int:
@@ -113,7 +113,7 @@ def rows() -> st.SearchStrategy[list[dict[str, Any]]]:
             "single": maybe(st.floats(width=32)),
             "flag": maybe(st.booleans()),
             "day": maybe(st.dates()),
-            "moment": maybe(st.datetimes(timezones=st.just(timezone.utc))),
+            "moment": maybe(st.datetimes(timezones=st.just(UTC))),
             "money": maybe(st.decimals(-(10**33), 10**33, places=4)),
             "list": maybe(st.lists(maybe(texts), max_size=4)),
             "tree": maybe(st.fixed_dictionaries({"a": maybe(st.integers(0, 9)), "b": maybe(leaves)})),
@@ -155,7 +155,7 @@ SPELLINGS: list[tuple[list[Any], list[pa.DataType]]] = [
     ([1.5, None, -0.0, 0.0, float("nan")], [pa.float32(), pa.float64()]),
     ([Decimal("1.25"), None, Decimal("-3.00")], [pa.decimal128(9, 2), pa.decimal128(38, 2), pa.decimal64(9, 2)]),
     ([["a"], None, []], [pa.list_(pa.string()), pa.large_list(pa.large_string())]),
-    ([datetime(2013, 3, 10, 7, tzinfo=timezone.utc), None], [pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Tokyo")]),
+    ([datetime(2013, 3, 10, 7, tzinfo=UTC), None], [pa.timestamp("us", "UTC"), pa.timestamp("us", "Asia/Tokyo")]),
 ]  # fmt: skip
 
 

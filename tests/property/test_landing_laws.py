@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hypothesis import given
@@ -17,7 +17,7 @@ SLOTS = st.integers(-5, 30)
 FILES = st.lists(st.one_of(st.none(), SLOTS), max_size=12).map(
     lambda slots: [Landed(Path(f"f{number}"), slot) for number, slot in enumerate(slots)]
 )
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = st.integers(-(2**31), 2**33).map(lambda seconds: EPOCH + timedelta(seconds=seconds))
 LABELS = ("%Y-%m-%dT%H%M%SZ", "%Y%m%d_%H%M%S", "%Y-%m-%dT%H:%M:%S", "%Y%m%dT%H.%M.%S", "%Y-%m-%dT%H-%M-%SZ")
 RESTS = st.sampled_from(["", ".csv", "-cars.csv", "_x.json.gz", "-10.parquet", ".10.csv", "_10.csv", ".CSV.GZ"])

@@ -6,7 +6,7 @@ import io
 import json
 import math
 from collections.abc import Iterator
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from ebb.cli.output.records import Format, write_records
 from ebb.cli.output.values import csv_field, json_value
 from ebb.index.errors import UsageError
 
-UTC = timezone.utc
 _SIGNS = ["", '"', '""', ",", "\r", "\n", "\r\n", "\t", "\0", "\x1b[2J", "\x7f", "\x85", "\x9b", "\u202e", "\u2066x", "\\", "\\u0041",
           "=1+1", "+1", "-1", "@a", "'", "a", "é", "\U0001f600", "\ufeff", "\u2028", "null", "a, b", 'say "a"', " a ", "a" * 300]  # fmt: skip
 _FLOATS = [0.0, -0.0, 1.0, -1.0, 1e-4, 9.999e-5, 1e-5, 1e9, 1e10, 9999999999.5, 1e15, 1e16, 123456789012.25, 0.1 + 0.2, 5e-324,

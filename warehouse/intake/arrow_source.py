@@ -33,6 +33,7 @@ from ebb.warehouse.intake.source import Piece
 from ebb.warehouse.intake.staged import Staged, Survey
 from ebb.warehouse.intake.task import Counts, Task
 from ebb.warehouse.parquet.arrow import columns_of_arrow
+from ebb.warehouse.store.errors import first_line
 from ebb.warehouse.table.spec import TableSpec
 
 __all__ = ["ArrowSource", "fields_of", "file_source", "portions", "reasons_at", "refused_source", "stream_source"]
@@ -100,9 +101,8 @@ def stream_source(stream: ArrowStream, spec: TableSpec, sizes: IntakeSizes) -> A
                         yield convert_batch(piece, places, spec.columns, first=first)
                         first += piece.num_rows
         except (pa.ArrowException, OSError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__  # a traceback may follow
             step = "nothing was changed; write it again"
-            raise UnreadableInputError(_STREAM, f"it cannot be read ({said})", step) from error
+            raise UnreadableInputError(_STREAM, f"it cannot be read ({first_line(error)})", step) from error
 
     return ArrowSource(read, spec, sizes)
 

@@ -20,6 +20,7 @@ from ebb.index.columns import Column
 from ebb.index.errors import UnreadableInputError
 from ebb.warehouse.intake.convert import convert
 from ebb.warehouse.intake.received import Unread, received, texts_of, unread
+from ebb.warehouse.store.errors import first_line
 from ebb.warehouse.store.files import open_text
 
 __all__ = ["CsvLines", "csv_header", "read_csv"]
@@ -137,7 +138,7 @@ def _batches(
     except pa.ArrowInvalid as error:
         if str(error).startswith(("Empty CSV", "CSV parse error: Empty CSV")):  # nothing, or a header alone
             return
-        reason = f"it is not CSV ({str(error).splitlines()[0]})"
+        reason = f"it is not CSV ({first_line(error)})"
         if "straddl" in str(error):
             reason = "a quote is not closed, or a record is larger than 16 MiB"
         raise UnreadableInputError(path, reason, "write it again") from error

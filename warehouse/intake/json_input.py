@@ -21,7 +21,7 @@ from ebb.warehouse.intake.convert import convert_values
 from ebb.warehouse.intake.received import Unread, received, unread
 from ebb.warehouse.store.files import open_text
 
-__all__ = ["decode", "read_json"]
+__all__ = ["decode", "first_lines", "read_json"]
 
 _LINES = 16 * 1024  # that are converted together
 _WAITING_BYTES = 16 * 1024 * 1024
@@ -33,12 +33,18 @@ class _TwiceError(ValueError):
 
 
 def read_json(
-    path: str, schema: InputSchema, *, file: int, encoding: str, start: int = 0, stop: int | None = None
+    path: str,
+    schema: InputSchema,
+    *,
+    file: int,
+    encoding: str,
+    start: int = 0,
+    stop: int | None = None,
+    first: int = 1,
 ) -> Iterator[pa.Table]:
-    """Yield the records of a file, or those whose lines start in some of its bytes."""
-    before = _line_breaks(path, start - 1) + 1 if start else 0
+    """Yield the records of a file, or those whose lines start in some of its bytes; ``first``: the number of the first."""
     waiting, waiting_bytes = list[tuple[int, str | None, bytes]](), 0
-    for number, line in enumerate(_lines(path, encoding, start, stop), start=before + 1):
+    for number, line in enumerate(_lines(path, encoding, start, stop), start=first):
         if line.strip(b" \t\r\n"):
             waiting.append((number, _text(line), line))
             waiting_bytes += len(line)
@@ -68,14 +74,19 @@ def _lines(path: str, encoding: str, start: int, stop: int | None) -> Iterator[b
             yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).rstrip(b"\r\n")
 
 
-def _line_breaks(path: str, stop: int) -> int:
-    """Return how many line breaks there are before a place."""
-    count = 0
+def first_lines(path: str, starts: Sequence[int]) -> list[int]:
+    """Return the numbers of the first lines that start at some places of a file or after them; reads it once.
+
+    Requires ascending places.
+    """
+    numbers, breaks, place = list[int](), 0, 0
     with open_text(path) as raw:
-        while stop > 0 and (block := raw.read(min(_BLOCK_BYTES, stop))):
-            count += block.count(b"\n")
-            stop -= len(block)
-    return count
+        for start in starts:
+            while place < start - 1 and (block := raw.read(min(_BLOCK_BYTES, start - 1 - place))):
+                breaks += block.count(b"\n")
+                place += len(block)
+            numbers.append(breaks + 2 if start else 1)  # the line that holds the byte before belongs to another piece
+    return numbers
 
 
 def _text(line: bytes) -> str | None:
@@ -150,8 +161,9 @@ def _strange(record: Collection[str], known: Collection[str], schema: InputSchem
     from ebb.index.inputs import matched
 
     try:
-        plain = replace(schema, rules=replace(schema.rules, rename={}, extra="refuse"))  # they are renamed already
-        matched(where, [name for name in record if name not in known], plain)
+        rules = replace(schema.rules, rename={}, extra="refuse", strict=False)  # they are renamed already
+        strange = [name for name in record if name not in known]
+        matched(where, strange, replace(schema, required=(), rules=rules))
     except SchemaDriftError as error:
         return error
     raise AssertionError(where)  # it has a field that is not known

@@ -22,6 +22,7 @@ from ebb.warehouse.intake.faults import blamed
 from ebb.warehouse.intake.json_input import read_json
 from ebb.warehouse.intake.received import NO_FILE, received, texts_of
 from ebb.warehouse.intake.source import Piece
+from ebb.warehouse.store.errors import first_line
 
 __all__ = ["convert_batch", "read_piece"]
 
@@ -35,9 +36,8 @@ def read_piece(piece: Piece, schema: InputSchema) -> Iterator[pa.Table]:
         try:
             yield from _records(piece, schema)
         except (pa.ArrowException, OSError, EOFError, zlib.error, UnicodeError) as error:
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
             step = "nothing was changed; write it again"
-            raise UnreadableInputError(piece.path, f"it cannot be read ({text})", step) from error
+            raise UnreadableInputError(piece.path, f"it cannot be read ({first_line(error)})", step) from error
 
 
 def _records(piece: Piece, schema: InputSchema) -> Iterator[pa.Table]:
@@ -56,10 +56,16 @@ def _records(piece: Piece, schema: InputSchema) -> Iterator[pa.Table]:
             )
         case "json":
             return read_json(
-                piece.path, schema, file=piece.file, encoding=piece.encoding, start=piece.start, stop=piece.stop
+                piece.path,
+                schema,
+                file=piece.file,
+                encoding=piece.encoding,
+                start=piece.start,
+                stop=piece.stop,
+                first=piece.first_line,
             )
         case _:
-            return iter(())
+            raise AssertionError(piece.format)
 
 
 def _read_parquet(piece: Piece, columns: Sequence[Column]) -> Iterator[pa.Table]:

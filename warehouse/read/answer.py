@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -35,7 +35,7 @@ from ebb.warehouse.table.spec import TableSpec
 
 __all__ = ["Answer", "moment_of", "portions"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 24 * 60 * 60 * 1_000_000  # microseconds: a date beside a time is its first moment
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal, Inexact, InvalidOperation
 from typing import Any
 
@@ -37,7 +37,7 @@ def key_value(columns: Sequence[Column], value: Any) -> Key:
             checked.append(parse_value(column, part))
             continue
         if isinstance(part, datetime) and part.tzinfo is None:
-            part = part.replace(tzinfo=timezone.utc)  # noqa: PLW2901 - naive times are UTC everywhere
+            part = part.replace(tzinfo=UTC)  # noqa: PLW2901 - naive times are UTC everywhere
         try:
             if kind is not None and kind.name.startswith("decimal") and isinstance(part, int | Decimal):
                 checked.append(exact_decimal(Decimal(part), kind.digits, kind.scale))

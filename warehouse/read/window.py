@@ -41,7 +41,8 @@ class Window:
         line = self.snapshot.spec.timeline
         if self.moment is not None and self.clock is not None and self.moment < line.end_of(self.clock):
             shown = line.kind.show_time(self.moment)
-            msg = f"time {shown} is before the clock {line.show_slot(self.clock)}; what expired until then is gone, choose a later time"
+            clock = f"the clock {line.show_slot(self.clock)} of table {self.snapshot.table.name}"
+            msg = f"time {shown} is before {clock}; what expired until then is gone, choose a later time"
             raise InputError(msg)
 
     def __repr__(self) -> str:
@@ -89,6 +90,9 @@ class Window:
         A composite key is a tuple; its leading parts alone stand for all keys that they lead. Ordered by key, then
         expiration.
         """
+        if not keys and low is None and high is None and prefix is None:
+            msg = "a probe without a key asks for nothing; pass keys, or low and high, or a prefix, or use scan for all records"
+            raise UsageError(msg)
         return self.read(self.wanted(keys, low, high, prefix), columns).read_all()
 
     def wanted(self, keys: Sequence[Any], low: Any = None, high: Any = None, prefix: Any = None) -> Wanted:

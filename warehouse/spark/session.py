@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from ebb.index.errors import EngineError, WarehouseError
 from ebb.warehouse.settings import Settings
+from ebb.warehouse.store.errors import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +76,7 @@ def spark_session(settings: Settings, *, delta: bool = False) -> SparkSession:
         # Whatever is asked of a JVM that was just killed fails, with one error or another.
         if SparkContext._gateway is not None and is_gone(error):
             raise gone("Spark did not start") from error
-        reason = _last_words() or str(error).splitlines()[0]
+        reason = _last_words() or first_line(error)
         step = "check that java -version is 17, and the settings of Spark"
         raise EngineError("Spark did not start", reason, step, hint="spark_settings") from error
     if delta and _DELTA["spark.sql.extensions"] not in (extensions or ""):

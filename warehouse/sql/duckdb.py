@@ -24,6 +24,7 @@ from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.read.answer import moment_of, portions
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.window import Window
+from ebb.warehouse.sql.missing import missing_table
 from ebb.warehouse.store.errors import disk_error, refusal
 
 __all__ = ["DuckSession"]
@@ -135,15 +136,21 @@ class DuckSession:
                 raise self._failed.pop(0) from error
             if refusal(error):
                 raise disk_error(error, "the query failed") from error
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-            text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", lines[0])
-            text += "".join(f"; {line}" for line in lines[1:2] if line.startswith(("Candidate", "Did you mean")))
-            if isinstance(error, duckdb.CatalogException) and self.names:
-                text += f"; there are {', '.join(self.names)}"
+            if missing := missing_table(str(error), self.names):
+                raise missing from error
+            text = _first_lines(error)
             if isinstance(error, _OF_THE_QUERY):
                 msg = f"the query cannot be run: {text}"
                 raise UsageError(msg) from error
             raise EngineError("the query failed", text, "fix the query, or ask Spark", hint="ask_spark") from error
+
+
+def _first_lines(error: Exception) -> str:
+    """Return what the engine says, and what it proposes instead if it does."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", lines[0]).rstrip("!.")
+    proposed = [line for line in lines[1:2] if line.startswith(("Candidate bindings", "Did you mean"))]
+    return "; ".join([text, *proposed])
 
 
 class _Files(ds.Dataset):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ebb.index.errors import LockedError
@@ -95,7 +95,7 @@ def _write(handle: int, card: bytes) -> None:
 
 
 def _card() -> bytes:
-    since = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    since = datetime.now(UTC).isoformat(timespec="seconds")
     command = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:2]])
     return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": since}).encode()
 

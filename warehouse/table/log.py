@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -136,7 +136,7 @@ class LogEntry:
     @property
     def committed(self) -> str:
         """Return when the commit was made, as text."""
-        moment = datetime.fromtimestamp(self.timestamp_ms / 1000, tz=timezone.utc)
+        moment = datetime.fromtimestamp(self.timestamp_ms / 1000, tz=UTC)
         return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
     @property

@@ -52,19 +52,23 @@ def check_name(name: str) -> str:
 
 
 def check_new_columns(columns: Sequence[Column]) -> None:
-    """Refuse names that Ebb or Spark would confuse."""
+    """Refuse names that Ebb or Spark would confuse, all at once."""
+    problems: list[str] = []
     seen: dict[str, str] = {}
-    for column in columns:
-        if column.name.lower() in _RESERVED:
-            msg = f"column name {column.name} is reserved for Ebb; rename it"
-            raise UsageError(msg)
-        if column.name.lower() in seen:
-            msg = f"columns {seen[column.name.lower()]} and {column.name} differ in case at most; rename one"
-            raise UsageError(msg)
-        if re.search(r"[ ,;{}()\n\t=`.]", column.name):
-            msg = f"column name {column.name!r} holds one of the characters ' ,;{{}}()=`.' that Delta tables refuse"
-            raise UsageError(msg, "rename it", column.name, hint="rename_new")
-        seen[column.name.lower()] = column.name
+    for name in (column.name for column in columns):
+        if name.lower() in _RESERVED:
+            problems.append(f"column name {name} is reserved for Ebb")
+        elif name.lower() in seen:
+            problems.append(f"columns {seen[name.lower()]} and {name} differ in case at most")
+        seen[name.lower()] = name
+    odd = [column.name for column in columns if re.search(r"[ ,;{}()\n\t=`.]", column.name)]
+    if odd:
+        listed = f"column name {odd[0]!r} holds" if len(odd) == 1 else f"column names {', '.join(map(repr, odd))} hold"
+        problems.append(f"{listed} one of the characters ' ,;{{}}()=`.' that Delta tables refuse")
+    if len(problems) > 1 or len(odd) > 1:
+        raise UsageError("; ".join(problems), "rename them", hint="rename_each" if odd else None)
+    if problems:
+        raise UsageError(problems[0], "rename it", *odd, hint="rename_new" if odd else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

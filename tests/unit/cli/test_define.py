@@ -78,6 +78,12 @@ def test_everything_that_can_be_declared_is_kept(ebb: Command) -> None:
         (("--schema", "id BLOB"), 2, "type 'blob' is not known"),
         (("--schema", ""), 2, "it ends where"),
         (("--schema", SCHEMA + ", ID INT"), 2, "differ in case at most"),
+        (
+            ("--schema", SCHEMA + ", ID INT, `a b` INT, `c=d` INT, _EXP_SLOT INT"),
+            2,
+            "columns id and ID differ in case at most; column name _EXP_SLOT is reserved for Ebb; column names 'a b', 'c=d' hold one of the characters",
+        ),
+        (("--schema", SCHEMA + ", `a b` INT"), 2, 'that Delta tables refuse; pass --rename "a b=NEW"'),
         (("--schema", SCHEMA + ", _exp_slot INT"), 2, "reserved for Ebb"),
         (("--schema", SCHEMA + ", `a b` INT"), 2, "that Delta tables refuse"),
         (("--like", "there-is-no-such.csv"), 1, "no such file, folder or match"),

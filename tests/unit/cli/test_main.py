@@ -64,7 +64,7 @@ assert importlib.util.find_spec("pandas")
         [sys.executable, "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert "there is no table t" in done.stderr
+    assert f"there is no warehouse {folder};" in done.stderr
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,11 +160,11 @@ def test_a_table_written_by_a_newer_ebb_is_refused(ebb: Command) -> None:
     assert "format version 2 and this Ebb knows 1; upgrade Ebb" in ebb.wrong("scan", "t", code=1)
 
 
-def test_debug_shows_where_an_error_comes_from(ebb: Command) -> None:
+def test_debug_shows_where_an_error_comes_from(with_table: Command) -> None:
     from ebb.index.errors import UnknownTableError
 
     with pytest.raises(UnknownTableError):
-        main(["--warehouse", str(ebb.root), "--debug", "scan", "t"])
+        main(["--warehouse", str(with_table.root), "--debug", "scan", "u"])
 
 
 def test_an_error_that_nobody_thought_of_is_still_one_line(

@@ -59,7 +59,7 @@ def test_a_reason_that_no_record_has_is_told_as_such(refused: Command) -> None:
 
 def test_records_are_written_out_repaired_and_applied(refused: Command) -> None:
     said = refused.right("quarantine", "t", "--reason", "id does", "--output", "q.jsonl").out
-    assert said == "1 record written to q.jsonl; repair them, then: ebb quarantine t --retry q.jsonl\n"
+    assert said == "1 record written to q.jsonl; repair it, then: ebb quarantine t --retry q.jsonl\n"
     assert json.loads(Path("q.jsonl").read_text())["id"] == "four"
     Path("q.jsonl").write_text(Path("q.jsonl").read_text().replace("four", "4"))
     report = refused.right("quarantine", "t", "q.jsonl", "--retry", "--at", 6, "--json").json
@@ -69,6 +69,65 @@ def test_records_are_written_out_repaired_and_applied(refused: Command) -> None:
     )
 
     assert counts(refused) == {"inserted in the future": 1, "key key is null": 1, "it has too few fields": 1}
+
+
+def test_what_was_written_out_can_be_applied_or_is_said_to_be_written_anew(ebb: Command, tmp_path: Path) -> None:
+    """Lines of CSV among lines of JSON were written out as if the file could be applied."""
+    ebb.right("create", "t", *DECLARED, "--quarantine-time", 20)
+    lines = [*LINES, '"6\n6",f', "seven,g,5,9,x"]
+    (tmp_path / "b.csv").write_text("\n".join(lines) + "\n")
+    ebb("update", "t", tmp_path / "b.csv", "--at", 5, "--engine", "direct")
+    said = ebb.right("quarantine", "t", "--output", "q q.jsonl").out.splitlines()
+    written = Path("q q.jsonl").read_text()
+    unread = [n for n, line in enumerate(written.splitlines(), start=1) if line[0] not in "{6"]
+
+    assert said == [
+        "6 records written to q q.jsonl; repair them, then: ebb quarantine t --retry 'q q.jsonl'",
+        f"lines {unread[0]}, {unread[1]} could not be read as records of the table: write each as a JSON object with its columns, or remove it",
+    ]
+    told = {r["reason"]: r["is_readable"] for r in ebb.right("quarantine", "t", "--json").json["records"]}
+    assert [reason for reason, is_readable in told.items() if not is_readable] == ["it has too few fields"]
+    kept = [line for line in written.replace("four", "4").replace("seven", "7").splitlines() if line.startswith("{")]
+    Path("q q.jsonl").write_text("\n".join(kept))
+    report = ebb("quarantine", "t", "--retry", "q q.jsonl", "--at", 6, "--json").json
+    assert (report["received"], report["admitted"]) == (4, 2)
+    assert report["reasons"] == {"key key is null": 1, "inserted in the future": 1}
+
+
+def test_records_that_were_written_out_and_not_repaired_are_said_to_be_known(ebb: Command, tmp_path: Path) -> None:
+    """The command that applies them as they are is another one."""
+    ebb.right("create", "t", *DECLARED, "--quarantine-time", 20)
+    (tmp_path / "b.csv").write_text("id,key,inserted,expires\n1,a,6,9\n")
+    ebb("update", "t", tmp_path / "b.csv", "--at", 5, "--engine", "direct")
+    ebb.right("quarantine", "t", "--output", "q.jsonl")
+    said = ebb.right("quarantine", "t", "--retry", "q.jsonl", "--at", 6).out.splitlines()
+
+    assert said[-2:] == [
+        "  left out 1 record that came before, at slot 5: q.jsonl",
+        "  what was refused then and is fine as it is: ebb quarantine t --retry",
+    ]
+    assert ebb("quarantine", "t", "--retry", "--at", 7, "--json").json["admitted"] == 1
+
+
+def test_what_was_written_out_is_utf_8_whatever_the_table_declares(ebb: Command, tmp_path: Path) -> None:
+    ebb.right("create", "t", *DECLARED, "--quarantine-time", 20, "--encoding", "latin-1")
+    (tmp_path / "b.csv").write_bytes("id,key,inserted,expires\none,é,5,9\n".encode("latin-1"))
+    ebb("update", "t", tmp_path / "b.csv", "--at", 5, "--engine", "direct")
+    ebb.right("quarantine", "t", "--output", "q.jsonl")
+    Path("q.jsonl").write_text(Path("q.jsonl").read_text(encoding="utf-8").replace("one", "1"), encoding="utf-8")
+    assert ebb.right("quarantine", "t", "--retry", "q.jsonl", "--at", 6, "--json").json["admitted"] == 1
+    (tmp_path / "c.csv").write_bytes("id,key,inserted,expires\n2,ü,7,9\n".encode("latin-1"))
+    assert ebb.right("quarantine", "t", "--retry", tmp_path / "c.csv", "--at", 7, "--json").json["admitted"] == 1
+
+    assert ebb.right("sql", "SELECT key FROM t ORDER BY id", "--format", "csv").out == "key\né\nü\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["q", "q.csv", "q.txt", "q.parquet", "q.jsonl.gz", "_q.jsonl", ".q.jsonl", "a:b.jsonl"]
+)
+def test_a_name_that_could_not_be_applied_again_is_refused(refused: Command, name: str) -> None:
+    assert "; name it like refused.jsonl" in refused.wrong("quarantine", "t", "--output", name, code=2)
+    assert not Path(name).exists()
 
 
 def test_records_that_are_fine_now_are_applied_as_they_are(refused: Command) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.cli.command import Command
-from tests.unit.cli.conftest import TIMES
+from tests.unit.cli.conftest import DECLARED, TIMES
 
 _HEADER = "id  key  inserted  expires  pay\n──  ───  ────────  ───────  ───\n(0 records)\n"
 
@@ -41,8 +41,10 @@ def test_a_table_without_records_is_read_as_an_empty_one(with_table: Command) ->
         (("--isolation", "dirty"), 2, "'dirty' is not"),
         (("--as-of", "noon"), 2, "time 'noon' is not an integer"),
         (("--as-of", "1"), 1, "is before the clock"),
-        (("--output", "no/such/folder/x.csv"), 1, "cannot be written"),
-        (("--output", "."), 1, "cannot be written"),
+        (("--output", "no/such/x.csv"), 1, "no/such/x.csv cannot be written: there is no folder no/such; make it"),
+        (("--output", ".", "--format", "csv"), 1, ". cannot be written: it is a folder"),
+        (("--output", "x.xlsx"), 2, "the name x.xlsx tells no format: .xlsx is none of .txt, .csv, .jsonl"),
+        (("--output", "x.csv.gz"), 2, "x.csv.gz tells no format: .gz is none of"),
     ],
 )
 def test_a_wrong_scan_is_refused(with_table: Command, arguments: tuple[str, ...], code: int, says: str) -> None:
@@ -64,6 +66,32 @@ def test_a_wrong_scan_is_refused(with_table: Command, arguments: tuple[str, ...]
 )
 def test_a_wrong_probe_is_refused(with_table: Command, arguments: tuple[str, ...], says: str) -> None:
     assert says in with_table.wrong("probe", "t", *arguments, code=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("x.parquet", b"PAR1"),
+        ("X.PQ", b"PAR1"),
+        ("x.csv", b"id,key,"),
+        ("x.jsonl", b""),
+        ("x.arrow", b"\xff\xff\xff\xff"),
+        ("x.txt", b"id  key"),
+        ("x", b"id  key"),
+    ],
+)
+@pytest.mark.parametrize("read", [("scan", "t"), ("probe", "t", "a"), ("sql", "SELECT * FROM t")], ids=lambda c: c[0])
+def test_the_suffix_of_a_file_tells_its_format(
+    with_table: Command, read: tuple[str, ...], name: str, begins: bytes
+) -> None:
+    """A table for people was written into x.parquet."""
+    with_table.right(*read, "--output", name)
+    data = Path(name).read_bytes()
+    assert data.startswith(begins)
+    assert bool(data) == bool(begins)
+
+    with_table.right(*read, "--output", name, "--format", "csv")
+    assert Path(name).read_bytes().startswith(b"id,key,")
 
 
 _TYPES = {
@@ -151,3 +179,46 @@ def test_settings_of_spark_are_not_ignored_where_it_is_not_started(with_table: C
     assert "leave --engine, --master and --conf out" in with_table.wrong(
         "scan", "t", "--isolation", "latest", "--master", "local[1]", code=2
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELECT * FROM pg_a", "the query cannot be run: there is no table pg_a; the tables are t, u"),
+        ("SELECT * FROM t JOIN T2 ON true", "there is no table T2; the tables are t, u"),
+        ("SELECT * FROM (SELECT 1) x, information_schema.nope", "there is no table nope; the tables are t, u"),
+        ("SELECT foo(key) FROM t", 'Scalar Function with name foo does not exist; Did you mean "floor"?'),
+        ("SELECT nope FROM t", '"nope" not found in FROM clause; Candidate bindings:'),
+        ("SELECT key + 1 FROM t", "You might need to add explicit type casts"),
+    ],
+)
+def test_a_query_that_cannot_be_run_is_told_in_words_about_our_tables(
+    with_table: Command, query: str, says: str
+) -> None:
+    """The engine proposed tables of its own: did you mean pg_am?"""
+    with_table.right("create", "u", *DECLARED)
+    told = with_table.wrong("sql", query, code=2)
+
+    assert says in told
+    assert not told.endswith((":", "!"))
+
+
+def test_a_query_of_a_warehouse_without_tables_says_so(ebb: Command) -> None:
+    ebb.root.mkdir()
+
+    assert ebb.wrong("sql", "SELECT * FROM t", code=2).endswith("there is no table t; the warehouse has no tables yet")
+
+
+@pytest.mark.parametrize(
+    ("moment", "code", "says"),
+    [
+        ("noon", 2, "table t: time 'noon' is not an integer"),
+        ("now", 2, "time 'now' is for timestamps and dates, and table t counts time in integers"),
+        ("1", 1, "time 1 is before the clock 5 of table t"),
+    ],
+)
+def test_a_moment_that_does_not_fit_names_the_table(with_table: Command, moment: str, code: int, says: str) -> None:
+    with_table.right("update", "t", "--at", "5")
+
+    for read in (["sql", "SELECT * FROM t"], ["scan", "t"]):
+        assert says in with_table.wrong(*read, "--as-of", moment, code=code)

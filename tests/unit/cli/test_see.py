@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from ebb import Warehouse
 from ebb.cli.main import main
 from ebb.cli.output import render
-from tests.builders import records, write_batch
+from tests.builders import arrow_batch, open_warehouse, records, write_batch
 from tests.foreign import planted
+from tests.model import Record
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
@@ -138,7 +140,10 @@ def test_an_empty_quarantine_says_so(with_table: Command) -> None:
     assert with_table.right("quarantine", "t", "--json").json == {
         "name": "t", "quarantined": 0, "reasons": {}, "records": [],
     }  # fmt: skip
-    assert with_table.right("quarantine", "t", "--output", "no/such/folder/x").out == "the quarantine of t is empty\n"
+    assert (
+        with_table.right("quarantine", "t", "--output", "no/such/folder/x.jsonl").out
+        == "the quarantine of t is empty\n"
+    )
 
 
 def test_a_table_whose_log_is_broken_does_not_hide_the_others(with_table: Command) -> None:
@@ -206,7 +211,7 @@ def test_integers_have_no_seconds(with_table: Command) -> None:
 def test_a_check_fails_if_a_bound_is_broken(ebb: Command) -> None:
     times = ("--schema", "k STRING, a TIMESTAMP, b TIMESTAMP", "--key", "k", "--inserted", "a", "--expires", "b")
     ebb.right("create", "t", *times, "--tick", "1s", "--span", "6s", "--reader-time", "1s")
-    now = datetime.now(timezone.utc) - timedelta(seconds=30)
+    now = datetime.now(UTC) - timedelta(seconds=30)
     batch = pa.table({"k": ["x"], "a": [now - timedelta(seconds=1)], "b": [now + timedelta(seconds=3)]})
     table = Warehouse.open(ebb.root).table("t")
     table.update(batch.cast(pa.schema([("k", pa.string()), *((n, pa.timestamp("us", "UTC")) for n in "ab")])), at=now)
@@ -254,6 +259,27 @@ def test_a_check_fails_if_another_tool_has_written_or_a_table_cannot_be_read(wit
     assert with_table.right("history", "t", "--json").json["commits"][0]["adopted_versions"] == [2]
     (with_table.root / "t" / "_delta_log" / f"{3:020}.json").write_text("{", encoding="utf-8")
     assert with_table("status", "--check").code == 1
+
+
+def test_every_commit_shows_what_took_how_long_or_that_nobody_knows(ebb: Command) -> None:
+    """The lines of seal, purge and adopt were empty."""
+    ebb.right("create", "t", *DECLARED, "--grid", "5x8", "--policy", "2x2", "--strategy", "retire")
+    table = open_warehouse(ebb.root).table("t")
+    for slot in (1, 2):  # a group, which is sealed when it is complete
+        table.update(arrow_batch([Record(10 * slot + end, "a", slot, end) for end in (5, 6)]), at=slot)
+    table.update(at=5, catch_up=True)
+    table.purge()
+    table.erase()
+    table.alter(deletion_bound="9")
+    DeltaTable(table.table.folder).delete("id = 16")
+    table.adopt()
+
+    lines = [line.split() for line in ebb.right("history", "t", "--phases").out.splitlines()[2:]]
+    took = {line[1]: line[-3:] if line[-1] == "–" else line[-2:-1] for line in lines}
+    assert {op: took.get(op) for op in ("seal", "purge", "erase", "adopt")} == {
+        "seal": ["rewrite"], "purge": ["rewrite"], "erase": ["erase"], "adopt": ["rewrite"],
+    }  # fmt: skip
+    assert [took[op][-2:] for op in ("create", "alter", "delete")] == [["–", "–"]] * 3
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 cells"), (1, "1 cell"), (2, "2 cells"), (1234, "1,234 cells")])

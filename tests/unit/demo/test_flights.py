@@ -9,7 +9,7 @@ import io
 import json
 import zipfile
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -38,7 +38,7 @@ SHORT = "2013,2,1,602,600,2,655,658,-3,US,1833,N945UW,JFK,PHL,26,94,6,0,2013-02-
 
 
 def utc(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def flight(line: str) -> Flight:

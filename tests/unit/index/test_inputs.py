@@ -64,12 +64,40 @@ def test_what_does_not_fit_is_refused_with_the_column_named(
     ],
 )
 def test_strict_rules_want_exactly_the_tables_columns(text: str, column: str, what: str) -> None:
+    assert meet("a INT, b STRING, c DATE", STRICT) == {"a": 0, "b": 1, "c": 2}
     meet(text)
     with pytest.raises(SchemaDriftError) as caught:
         meet(text, STRICT)
 
     assert caught.value.args[:2] == ("a file", column)
     assert what in str(caught.value)
+
+
+def test_all_columns_that_do_not_fit_are_told_at_once() -> None:
+    """They were told one by one, each after the one before had been repaired."""
+    with pytest.raises(SchemaDriftError) as caught:
+        meet("d INT, B STRING, c BOOLEAN, e INT, e INT", required=("a", "b"))
+
+    assert str(caught.value) == (
+        "a file: column d is not in the table, column B is called b in the table, column c has type boolean, and the "
+        "table has date, column e stands there 2 times, column a is missing, column b is missing; rename, remove or add "
+        "columns until all of them fit"
+    )
+    assert caught.value.hint == "several_columns"
+    with pytest.raises(SchemaDriftError, match="column x9 is not in the table, 3 more columns do not fit;"):
+        meet(", ".join(f"x{i} INT" for i in range(13)))
+
+
+def test_nothing_is_said_of_the_type_of_a_column_of_text() -> None:
+    schema = InputSchema(columns=TABLE)
+    with pytest.raises(
+        SchemaDriftError, match=r"column d is not in the table; remove it, or add it to the table$"
+    ) as text:
+        matched("a file", ["a", "d"], schema)
+    with pytest.raises(SchemaDriftError, match=r"or add it to the table as d int$") as typed:
+        meet("a INT, d INT")
+
+    assert (text.value.args[4], typed.value.args[4]) == ("d TYPE", "d int")
 
 
 def test_extra_columns_are_ignored_if_the_rules_say_so_whatever_their_type() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
 
-from ebb.index.keys import Interval, Part, code, successor
+from ebb.index.keys import Interval, Part, code, successor, wanted_keys
 
-UTC = timezone.utc
 INF, NAN = math.inf, math.nan
 NEGATIVE_NAN, OTHER_NAN = struct.unpack(">2d", bytes.fromhex("fff80000000000007ff8000000000001"))
 NINES = "9" * 38
@@ -283,3 +282,10 @@ def test_a_prefix_that_no_byte_string_is_above_is_open() -> None:
 def test_only_texts_have_beginnings() -> None:
     with pytest.raises(AssertionError):
         Interval.of_prefix(("AA", 7))
+
+
+def test_a_key_that_is_asked_for_twice_or_led_by_another_is_answered_once() -> None:
+    wanted = wanted_keys([("b",), ("a", 2), ("a",), ("a", 1), ("b",)])
+
+    assert wanted.keys == (("a",), ("b",))
+    assert [interval.start for interval in wanted.intervals] == [code(("a",)), code(("b",))]

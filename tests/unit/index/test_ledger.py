@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import zlib
+from types import SimpleNamespace
+
 import pytest
 
 from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
@@ -223,3 +227,37 @@ def test_arrivals_in_more_than_64_slots_are_compressed(slots: int, kind: type) -
 
     assert isinstance(stored["arrivals"], kind)
     assert Change.restored(stored) == change
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "is not a segment of fingerprints"),
+        (b"EBBSEEN2" + bytes(8), "is not a segment of fingerprints"),
+        (Segment.dumps([(7, 99)])[:-1], "has 31 bytes, and 1 fingerprints take 32"),
+        (Segment.dumps([(7, 99)]) + b"x", "has 33 bytes, and 1 fingerprints take 32"),
+    ],
+)
+def test_what_is_no_segment_of_fingerprints_is_not_read_as_one(data: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=f"s1 {said}"):
+        Segment.loads("s1", data)
+
+
+def test_equal_histograms_hash_alike_however_they_are_kept() -> None:
+    close, scattered = Histogram.of({7: 300, 9: 1}), Histogram(scattered={9: 1, 7: 300})
+
+    assert (close == scattered, hash(close) == hash(scattered)) == (True, True)
+
+
+def test_a_histogram_is_the_same_bytes_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that keeps its numbers the other way round turns them when it writes and when it reads."""
+    histograms = [Histogram.of({7: 300, 9: 1}), Histogram(scattered={10**9: 1, 7: 300})]
+    other = "little" if sys.byteorder == "big" else "big"
+    here = [zlib.decompress(histogram.dumps()[1]) for histogram in histograms]
+    monkeypatch.setattr("ebb.index.histogram.sys", SimpleNamespace(byteorder=other))
+    there = [zlib.decompress(histogram.dumps()[1]) for histogram in histograms]
+
+    for ours, theirs, width in zip(here, there, (2, 8), strict=True):
+        turned = [ours[at : at + width][::-1] for at in range(0, len(ours), width)]
+        assert theirs == b"".join(turned)
+    assert [Histogram.loads(*histogram.dumps()) for histogram in histograms] == histograms

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from ebb.index.columns import Column
 from ebb.index.errors import UsageError
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.syntax import (
@@ -21,7 +23,10 @@ from ebb.index.predicate.syntax import (
     Predicate,
     parse_predicate,
 )
+from ebb.index.predicate.typed import ToList, ToValue, Typed, typed, value
+from ebb.index.values import parse_value
 
+N = Column("n", "tinyint")
 A, B, C = Name("a"), Name("b"), Name("c")
 ONE, TWO = Literal("1"), Literal("2")
 A_IS_1, B_IS_2, C_IS_1 = Compare(A, "=", ONE), Compare(B, "=", TWO), Compare(C, "=", ONE)
@@ -307,3 +312,44 @@ def test_reading_many_values_does_not_copy_the_rest_of_the_text_for_each() -> No
     assert isinstance(predicate, In)
     assert len(predicate.values) == 60_000
     assert sum(text.pieces) <= len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "leaf"),
+    [
+        ("n > 1e2", ToValue(N, ">", 100)),
+        ("n = 1E2", ToValue(N, "=", 100)),
+        ("n >= 100.0", ToValue(N, ">", 99)),
+        ("n > 1.5", ToValue(N, ">", 1)),
+        ("n < 15e-1", ToValue(N, "<=", 1)),
+        ("n = 15e-1", ToValue(N, "<", -128)),
+        ("n != 1e99", ToValue(N, ">=", -128)),
+        ("n < 1e999999", ToValue(N, "<=", 127)),
+        ("n > -1e999999", ToValue(N, ">=", -128)),
+        ("n > 1e-999999", ToValue(N, ">", 0)),
+        ("n in (1e2, 2.5, 7, 1e3)", ToList(N, (100, 7))),
+        ("n = '1e2'", ToValue(N, "=", 100)),
+    ],
+)
+def test_a_number_with_a_point_or_an_exponent_is_compared_with_integers_exactly(text: str, leaf: Typed) -> None:
+    """`n > 1e2` was refused: 1e2 is not written like an integer."""
+    compared = parse_predicate(text)
+    assert isinstance(compared, Compare | In)
+
+    assert typed(compared, (N,)) == leaf
+
+
+@pytest.mark.parametrize("text", ["1e", "e5", "true", "1_0e1", "٣.0", "nan", "inf", ".", "1e99999999999999999999"])
+def test_what_is_no_number_is_not_compared_with_integers(text: str) -> None:
+    with pytest.raises(UsageError, match=f"value {text!r} does not fit column n of type tinyint"):
+        value(Literal(text, is_text=True), N)
+
+
+@pytest.mark.parametrize(("text", "number"), [("1e300", math.inf), ("-1e300", -math.inf), ("0.5", 0.5)])
+def test_a_number_that_no_float_holds_is_beyond_all_of_them(text: str, number: float) -> None:
+    assert value(Literal(text), Column("f", "float")) == number
+
+
+def test_a_nested_value_is_not_read_from_text() -> None:
+    with pytest.raises(UsageError, match="value '1' does not fit column a of type array<int>; write a array<int>"):
+        parse_value(Column("a", "array<int>"), "1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -144,10 +144,10 @@ def test_a_text_that_is_no_duration_is_refused(kind: TimeKind, text: str, words:
 @pytest.mark.parametrize(
     ("kind", "moment", "time"),
     [
-        (STAMP, datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=timezone.utc), 5),
+        (STAMP, datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC), 5),
         (STAMP, datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 0),
-        (DATE, datetime(1970, 1, 2, 23, 59, tzinfo=timezone.utc), 1),
-        (DATE, datetime(1969, 12, 31, 23, 59, tzinfo=timezone.utc), -1),
+        (DATE, datetime(1970, 1, 2, 23, 59, tzinfo=UTC), 1),
+        (DATE, datetime(1969, 12, 31, 23, 59, tzinfo=UTC), -1),
     ],
 )
 def test_a_moment_of_the_wall_clock_becomes_a_time(kind: TimeKind, moment: datetime, time: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import ebb
 from ebb import OpenTable, Warehouse
+from ebb.index.errors import InputError, UsageError
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.table.catalog import alter_table
 from tests.builders import SCHEMA, integer_table, open_warehouse
@@ -222,3 +224,31 @@ def test_an_alter_that_somebody_else_overtook_is_a_conflict_and_changes_nothing(
     with pytest.raises(ebb.ConflictError, match="nothing was changed, try again"):
         alter_table(snapshot, {"ebb.deletionBound": "9"}, None, 0)
     assert _altered(table)[0] == "4"
+
+
+def test_a_probe_that_asks_for_nothing_is_refused(table: OpenTable) -> None:
+    for probe in (table.probe, table.at_latest().probe, table.up_to_date().probe):
+        with pytest.raises(UsageError, match="without a key asks for nothing; pass keys, or low and high, or a prefix"):
+            probe(columns=["id"])
+    assert table.probe(low="a").num_rows == 0
+
+
+def test_a_warehouse_that_is_not_there_is_an_error_when_it_is_read_and_made_by_its_first_table(tmp_path: Path) -> None:
+    for warehouse in (ebb.open(tmp_path / "w"), Warehouse.open(tmp_path / "w", Settings(engine="direct"))):
+        reads: list[Callable[[], object]] = [
+            warehouse.tables,
+            lambda: warehouse.table("t"),  # noqa: B023 - called here
+            lambda: warehouse.sql("SELECT 1"),  # noqa: B023 - called here
+            lambda: warehouse.drop("t"),  # noqa: B023 - called here
+            warehouse.run,
+        ]
+        for read in reads:
+            with pytest.raises(
+                InputError, match=r"there is no warehouse .*/w; check its name, or create a table"
+            ) as told:
+                read()
+            assert told.value.exit_code == 1
+
+    integer_table(warehouse)
+
+    assert [table.name for table in ebb.open(tmp_path / "w").tables()] == ["t"]

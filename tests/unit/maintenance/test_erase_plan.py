@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,7 +12,7 @@ from ebb.index.grid import Cell
 from ebb.index.timeline import TimeKind, Timeline
 from ebb.maintenance.plan.erase import exposed_since, plan_erase
 
-NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 HOURS = Timeline(kind=TimeKind.TIMESTAMP, origin=0, tick=3_600_000_000, span=36_000_000_000)
 TICKS = Timeline(kind=TimeKind.INTEGER, origin=0, tick=10, span=80)
 HOUR = 3_600_000_000

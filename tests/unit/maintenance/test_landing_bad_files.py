@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,6 +60,12 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "keyless.csv": (lambda path: path.write_text("id,inserted,expires\n1,5,9\n"), "column key is missing"),
     "twice.csv": (lambda path: path.write_text("id,key,key,inserted,expires\n"), "column key stands there 2 times"),
     "array.json": (lambda path: path.write_text(json.dumps([GOOD])), "it is a JSON array, not one object per line"),
+    "empty.csv": (Path.touch, "it is empty: it has no header; write it again, with its header"),
+    "blank.csv": (lambda path: path.write_text("\n \n"), "it is empty: it has no header"),
+    "empty.csv.gz": (Path.touch, "it has 0 bytes, and a .gz file has 20 at least: it was cut off; write it again"),
+    "empty.jsonl.gz": (Path.touch, "it has 0 bytes, and a .gz file has 20 at least"),
+    "headless.csv.gz": (lambda path: path.write_bytes(gzip.compress(b"")), "it is empty: it has no header"),
+    "empty.parquet": (Path.touch, "it is not a readable Parquet file (Parquet file size is 0 bytes)"),
     "note.txt": (lambda path: path.write_text("hello"), "does not tell a format that Ebb reads"),
 }  # fmt: skip
 
@@ -140,7 +146,7 @@ def test_a_producer_that_drifts_at_every_tick_never_stops_the_clock(tmp_path: Pa
     row = {"id": 1, "key": "a", "inserted": "2026-01-01T12:10:00Z", "expires": "2026-01-01T14:30:00Z"}
     (landing / "2026-01-01T1300Z.jsonl").write_text(json.dumps(row))
     for hour in range(13, 17):
-        now[0] = datetime(2026, 1, 1, hour, 5, tzinfo=timezone.utc)
+        now[0] = datetime(2026, 1, 1, hour, 5, tzinfo=UTC)
         drift = row | {"id": hour, "colour": "red", "expires": "2026-01-01T17:00:00Z"}
         (landing / f"2026-01-01T{hour}00Z-drift.jsonl").write_text(json.dumps(drift))
         run(warehouse)

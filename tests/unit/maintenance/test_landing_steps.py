@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -85,7 +85,7 @@ def test_a_file_with_an_absurd_time_of_change_waits_instead_of_stopping_everythi
 
 
 def test_the_tick_that_is_over_is_due_and_integers_wait_for_files() -> None:
-    moment = datetime(1970, 1, 1, 5, 59, tzinfo=timezone.utc)
+    moment = datetime(1970, 1, 1, 5, 59, tzinfo=UTC)
 
     assert (due_slot(HOURS, moment), due_slot(DAYS, moment), due_slot(NUMBERS, moment)) == (5, 0, None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def test_integers_and_dates_have_lifetimes_too(warehouse: Warehouse) -> None:
     days = warehouse.create(
         "d", schema="k STRING, came DATE", key="k", inserted="came", lifetime="2d", tick="1d", span="9d"
     )
-    days.update(pa.table({"k": ["a"], "came": [datetime(2026, 1, 1, tzinfo=timezone.utc).date()]}), at="2026-01-01")
+    days.update(pa.table({"k": ["a"], "came": [datetime(2026, 1, 1, tzinfo=UTC).date()]}), at="2026-01-01")
     assert [str(row["expires"]) for row in scanned(days)] == ["2026-01-03"]
 
 
@@ -129,7 +129,7 @@ def test_a_time_beyond_its_type_is_none(warehouse: Warehouse) -> None:
 
     schema = "k STRING, came DATE, more BIGINT"
     days = warehouse.create("d", schema=schema, key="k", inserted="came", expires="came + more", tick="1d", span="9d")
-    day = datetime(2026, 1, 1, tzinfo=timezone.utc).date()
+    day = datetime(2026, 1, 1, tzinfo=UTC).date()
     report = days.update(pa.table({"k": ["a"], "came": [day], "more": [2**32 + 10]}), at="2026-01-01")
     assert report.reasons == {"expiration time expires is null": 1}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from ebb.cli.main import main
 from ebb.warehouse.settings import Settings
 from tests.builders import NOW, integer_table, scanned_ids, timestamp_table
 
-UTC = timezone.utc
 START = NOW - timedelta(hours=3)  # where the clock of the tables stands
 MINUTES = range(0, 300, 20)
 
@@ -225,9 +224,9 @@ def test_the_prompt_takes_another_moment_when_the_clock_has_passed_the_last_one(
     out, err = capsys.readouterr()
     assert out == "id\n80\n"
     assert [line.partition(";")[0] for line in err.splitlines()] == [
-        "ebb: time 2026-01-01T09:30:00Z is before the clock 2026-01-01T10:00:00Z",
+        "ebb: time 2026-01-01T09:30:00Z is before the clock 2026-01-01T10:00:00Z of table t",
         "ebb: .asof is not a command",
-        "ebb: time 'noon' is not ISO 8601",
+        "ebb: table t: time 'noon' is not ISO 8601",
     ]
 
 

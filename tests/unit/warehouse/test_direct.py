@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ from tests.builders import (
 )
 from tests.model import Model, Record
 
-UTC = timezone.utc
 BATCH = records((1, "a", 5, 8), (2, "b", 5, 9), (3, "a", 4, 7), (4, "ü", 5, 11), (5, "", 5, 10), (6, None, 5, 10))
 
 

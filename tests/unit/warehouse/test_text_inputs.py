@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ebb
 from ebb import OpenTable, Warehouse
+from ebb.cli.hints import error_text
+from ebb.index.columns import parse_columns
 from ebb.index.inputs import InputRules, InputSchema
 from ebb.warehouse.intake.readers import read_piece
-from ebb.warehouse.intake.source import check_inputs, encoding_of, find_inputs, infer_columns, split
+from ebb.warehouse.intake.samples import infer_columns
+from ebb.warehouse.intake.source import check_inputs, find_inputs, split
+from ebb.warehouse.intake.text_input import encoding_of
 from tests.builders import integer_table, refused_records, scanned
 
 SCHEMA = "code STRING, net DECIMAL(6,2), came BIGINT, until BIGINT"
@@ -43,8 +50,17 @@ def test_the_separator_is_recognised(separator: str, table: OpenTable, tmp_path:
     assert shown(rows) == [("a;b,c|d", "1.50")]
 
 
-def test_another_separator_can_be_named(table: OpenTable, tmp_path: Path) -> None:
-    assert shown(take(table, tmp_path / "b.csv", "code~net~came~until\na~1~5~9\n", separator="~")) == [("a", "1.00")]
+@pytest.mark.parametrize("name", ["b.tsv", "B.TSV", "b.tsv.gz"])
+def test_files_of_tabs_are_known_by_their_suffix(name: str, table: OpenTable, tmp_path: Path) -> None:
+    text = b"code\tnet,came;until|x\tcame\tuntil\na,b\t1\t5\t9\n"
+    raw = gzip.compress(text) if name.endswith("gz") else text
+
+    assert take(table, tmp_path / name, raw, rename={"net,came;until|x": "net"})[0]["code"] == "a,b"
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.tsv"])
+def test_another_separator_can_be_named(name: str, table: OpenTable, tmp_path: Path) -> None:
+    assert shown(take(table, tmp_path / name, "code~net~came~until\na~1~5~9\n", separator="~")) == [("a", "1.00")]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +69,12 @@ def test_another_separator_can_be_named(table: OpenTable, tmp_path: Path) -> Non
         ("utf-8", {}),
         ("utf-8-sig", {}),
         ("utf-16", {}),
+        ("utf-32", {}),
+        ("utf-8-sig", {"encoding": "utf-8"}),
+        ("utf-8-sig", {"encoding": "UTF8"}),
+        ("utf-16", {"encoding": "utf-16"}),
+        ("utf-16", {"encoding": "utf-16-le"}),
+        ("utf-16-le", {"encoding": "utf-16-le"}),
         ("latin-1", {"encoding": "latin-1"}),
         ("cp1252", {"encoding": "cp1252"}),
     ],
@@ -68,6 +90,29 @@ def test_the_encoding_is_recognised_or_named(
     rows = take(table, tmp_path / f"b.{form}", gzip.compress(raw) if form.endswith("gz") else raw, **inputs)
 
     assert shown(rows) == [("é", "1.50")]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [
+        ("utf-8-sig", "latin-1"),
+        ("utf-8-sig", "utf-16"),
+        ("utf-16", "utf-8"),
+        ("utf-16", "utf-16-be"),
+        ("utf-32", "cp1252"),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_an_encoding_that_the_first_bytes_contradict_is_refused(
+    encoding: str, named: str, form: str, table: OpenTable, tmp_path: Path
+) -> None:
+    """Under latin-1, the mark was a part of the first name: column ï»¿code is not in the table."""
+    told = encoding.removesuffix("-sig")
+    with pytest.raises(ebb.UnreadableInputError) as caught:
+        take(table, tmp_path / f"b.{form}", "code,net,came,until\n".encode(encoding), encoding=named)
+
+    assert f"first bytes say that it is {told}, and its encoding was named as {named}" in str(caught.value)
+    assert error_text(caught.value).endswith(f"; pass --encoding {told}, or write it in {named}")
 
 
 def test_a_byte_that_is_not_utf_8_refuses_its_record_and_not_the_header(table: OpenTable, tmp_path: Path) -> None:
@@ -166,9 +211,50 @@ def test_pieces_of_json_lines_are_all_of_it_with_their_lines(tmp_path: Path) -> 
             assert broken == {i + 1 for i in range(0, 200, 7)}
 
 
+def test_the_lines_of_a_file_in_pieces_are_counted_in_one_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every piece counted the lines of all pieces before it: 800 GB were read of a file of 10."""
+    monkeypatch.setattr("ebb.warehouse.intake.json_input._BLOCK_BYTES", 64)
+    path, taken = tmp_path / "b.jsonl", list[int]()
+    path.write_bytes(b"{}\n" * 1000)
+
+    class Counted(io.FileIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            data = super().read(-1 if size is None else size) or b""
+            taken.append(len(data))
+            return data
+
+    monkeypatch.setattr("ebb.warehouse.intake.json_input.open_text", Counted)
+    (whole,) = check_inputs(find_inputs([str(path)]), InputSchema(columns=()))
+    pieces = split([whole], 100)
+
+    assert len(pieces) == 30
+    assert sum(taken) < 3000
+    assert [piece.first_line for piece in pieces] == [1 + -(-piece.start // 3) for piece in pieces]
+
+
+def test_a_file_that_is_gone_when_its_lines_are_counted_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(b"{}\n" * 1000)
+    pieces = check_inputs(find_inputs([str(path)]), InputSchema(columns=()))
+    path.unlink()
+
+    with pytest.raises(ebb.UnreadableInputError, match=r"b.jsonl: it cannot be read \(.*No such file") as caught:
+        split(pieces, 100)
+    assert caught.value.file == str(path)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "columns"),
     [
+        ("a.tsv", "a,b\tc\n1\tx\n", [("a,b", "bigint"), ("c", "string")]),
+        (
+            "a.jsonl",
+            '{"Event Time": "2026-01-01T10:00:00.5+01:00", "n": 1}\n{"Event Time": null, "n": 1.5}\n\n',
+            [("when", "timestamp"), ("n", "double")],
+        ),
+        ("a.jsonl", '{"Event Time": "2026-01-01", "n": "2026-01-01"}\n{"n": "?"}', [("when", "date"), ("n", "string")]),
         ("a.csv", "a;b\n1;x\n", [("a", "bigint"), ("b", "string")]),
         ("a.csv", "Event Time,n\n2026-01-01T10:00:00Z,1.5\n", [("when", "timestamp"), ("n", "double")]),
         ("a.jsonl", '{"a": 1, "b": [1]}\n', [("a", "bigint"), ("b", "array<bigint>")]),
@@ -181,7 +267,40 @@ def test_columns_are_taken_from_a_sample(name: str, text: str, columns: list[Any
     assert [(column.name, column.type) for column in found] == columns
 
 
+def test_columns_that_are_declared_are_not_told_from_the_sample(tmp_path: Path) -> None:
+    """Arrow gave up at the second line, also if the type of the column was given."""
+    (tmp_path / "a.jsonl").write_text('{"a": 1, "Net": 1}\n{"a": 2, "Net": "1.5", "b": true}\n')
+    declared, rules = parse_columns("net DECIMAL(6,2), c INT"), InputRules(rename={"Net": "net"})
+    found = infer_columns(tmp_path / "a.jsonl", rules, declared)
+
+    assert [(c.name, c.type) for c in found] == [("a", "bigint"), ("net", "decimal(6,2)"), ("b", "boolean")]
+    with pytest.raises(ebb.SchemaDriftError, match="line 2: column net holds string, and bigint before") as caught:
+        infer_columns(tmp_path / "a.jsonl", rules)
+    assert error_text(caught.value).endswith('before; declare its type too: --schema "net TYPE"')
+
+    pq.write_table(pa.table({"a": [1], "t": pa.array([1], pa.time64("us"))}), tmp_path / "a.parquet")
+    found = infer_columns(tmp_path / "a.parquet", declared=parse_columns("t BIGINT"))
+    assert [(c.name, c.type) for c in found] == [("a", "bigint"), ("t", "bigint")]
+    with pytest.raises(ebb.UsageError, match="column t has type time64"):
+        infer_columns(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("line", ["[1]", "{", '{"a": 1, "a": 2}', "7"])
+def test_a_sample_with_a_line_that_is_no_object_is_refused(line: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(f'{{"a": 1}}\n{line}\n')
+
+    with pytest.raises(ebb.UnreadableInputError, match=r"a.jsonl, line 2: it is not a JSON object"):
+        infer_columns(tmp_path / "a.jsonl")
+
+
+def test_a_sample_is_cut_at_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ebb.warehouse.intake.samples._SAMPLE_BYTES", 20)
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": 22222222222222222222}\n')
+
+    assert [(c.name, c.type) for c in infer_columns(tmp_path / "a.jsonl")] == [("a", "bigint")]
+
+
 def test_a_sample_in_another_encoding_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("é;b\n1;x\n".encode("utf-16"))
     assert [column.name for column in infer_columns(tmp_path / "a.csv")] == ["é", "b"]
-    assert encoding_of("x".encode("utf-16-le")) == "utf-8"
+    assert encoding_of("x".encode("utf-16-le")) is None

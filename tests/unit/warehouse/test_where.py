@@ -192,7 +192,7 @@ def test_days_and_moments_that_python_cannot_write_still_compare() -> None:
         ("tags = 1", "the condition cannot compare column tags of type array<int>; it can test it with is null"),
         ("tags in (1)", "cannot compare column tags"), ("tags = tags", "cannot compare column tags"), ("i < tags", "cannot compare column tags"),
         ("i = 'x'", "value 'x' does not fit column i of type int; write a int"), ("i = '1.2.3'", "value '1.2.3' does not fit"),
-        ("tiny = 128", "value '128' does not fit column tiny"), ("i in (1, 'x')", "value 'x' does not fit"), ("i = 1e3", "value '1e3'"),
+        ("tiny = 128", "value '128' does not fit column tiny"), ("i in (1, 'x')", "value 'x' does not fit"),
         ("day = '2013-02-30'", "write like 2013-01-31"), ("ts > 'noon'", "write ISO 8601"), ("flag = 1", "write true or false"),
         ("blob = 'xyz'", "write hexadecimal digits"), ("d = 'abc'", "does not fit column d of type double"),
         ("dec = 0.125", "value '0.125' does not fit column dec of type decimal(10,2); write a decimal(10,2)"),
