@@ -133,9 +133,11 @@ def matched(
                 del places[name]
         except SchemaDriftError as fault:
             faults.append(fault)
+    told = {fault.args[1].lower() for fault in faults}  # also what is there in other letters
     for column in wanted.columns:
         is_needed = column.name in wanted.required or wanted.rules.strict
-        if column.name not in places and column.name not in wanted.computed and is_needed:
+        is_there = column.name in places or column.name in wanted.computed or column.name.lower() in told
+        if is_needed and not is_there:
             step = f"add it, as {column.type}, or rename the column that holds it"
             missing = SchemaDriftError(where, column.name, "is missing", step, column.type, hint="missing_column")
             faults.append(missing)

@@ -171,7 +171,7 @@ def test_a_file_with_another_header_is_set_aside_with_its_reason(with_table: Com
 
 
 HEADS = {
-    "extra": ("id,key,inserted,expires,x", 'remove it, or run ebb alter t --add-column "x string", or ebb alter t --extra ignore'),
+    "extra": ("id,key,inserted,expires,x", 'remove it, or run ebb alter t --add-column "x TYPE", or ebb alter t --extra ignore'),
     "case": ("id,KEY,inserted,expires", 'rename it, or run ebb alter t --rename "KEY=key"'),
     "missing": ("id,key,inserted", 'or name the column that holds it: ebb alter t --rename "OLD=expires"'),
     "latin": ("id,key,inserted,expires\n1,\xe9,2,5", "run ebb alter t --encoding ENCODING, for example latin-1"),
@@ -249,7 +249,7 @@ def test_an_update_names_the_table_that_a_column_can_be_added_to(with_table: Com
     Path("x.csv").write_text("id,key,inserted,expires,x\n", encoding="utf-8")
 
     told = with_table.wrong("update", "t", "x.csv", "--at", "1", "--engine", "direct", code=1)
-    assert 'with ebb alter t --add-column "x string", or pass --extra ignore' in told
+    assert 'with ebb alter t --add-column "x TYPE", or pass --extra ignore' in told
 
 
 def test_a_killed_runs_file_does_not_replace_a_new_one_of_the_same_name(with_table: Command) -> None:

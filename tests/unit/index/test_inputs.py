@@ -80,10 +80,12 @@ def test_all_columns_that_do_not_fit_are_told_at_once() -> None:
 
     assert str(caught.value) == (
         "a file: column d is not in the table, column B is called b in the table, column c has type boolean, and the "
-        "table has date, column e stands there 2 times, column a is missing, column b is missing; rename, remove or add "
+        "table has date, column e stands there 2 times, column a is missing; rename, remove or add "
         "columns until all of them fit"
     )
     assert caught.value.hint == "several_columns"
+    with pytest.raises(SchemaDriftError, match="^a file: column b is missing"):
+        meet("B STRING, a INT", LAX, required=("b",))
     with pytest.raises(SchemaDriftError, match="column x9 is not in the table, 3 more columns do not fit;"):
         meet(", ".join(f"x{i} INT" for i in range(13)))
 
