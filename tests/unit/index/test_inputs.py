@@ -84,7 +84,7 @@ def test_all_columns_that_do_not_fit_are_told_at_once() -> None:
         "columns until all of them fit"
     )
     assert caught.value.hint == "several_columns"
-    with pytest.raises(SchemaDriftError, match="^a file: column b is missing"):
+    with pytest.raises(SchemaDriftError, match=r"^a file: column b is missing"):
         meet("B STRING, a INT", LAX, required=("b",))
     with pytest.raises(SchemaDriftError, match="column x9 is not in the table, 3 more columns do not fit;"):
         meet(", ".join(f"x{i} INT" for i in range(13)))
