@@ -61,7 +61,6 @@ def test_a_view_is_published_by_one_process_and_stays_true_in_another(tmp_path: 
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    run(*ebb, "sql", "--engine", "spark", "SELECT 1", *options)  # makes the metastore
     missing = subprocess.run(
         [*ebb, "publish", "visits", "--spark", "--database", "web", *options],
         capture_output=True, text=True, check=False, cwd=tmp_path, env=_environment(), timeout=300,

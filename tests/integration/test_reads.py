@@ -153,7 +153,8 @@ def test_many_keys_are_joined_and_come_in_order(points: OpenTable, tmp_path: Pat
 
     found = points.probe(*wanted).to_pylist()
 
-    assert Counter(r["n"] for r in found) == Counter(r["n"] for r in everything if r["k"] in set(wanted))
+    keys = set(wanted)
+    assert Counter(r["n"] for r in found) == Counter(r["n"] for r in everything if r["k"] in keys)
     assert [(r["k"], r["exp"]) for r in found] == sorted((r["k"], r["exp"]) for r in found)
     (tmp_path / "keys").write_text("\n".join(wanted), encoding="utf-8")
     out = tmp_path / "out.jsonl"
