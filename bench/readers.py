@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import rocksdict  # type: ignore[import-not-found,unused-ignore]  # comes with the extra "bench" only
 
+from ebb.index.cellfile import CellFile
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
 from ebb.index.directory import Block
 from ebb.index.grid import Cell
@@ -90,8 +91,8 @@ class Ebb:
 
 
 class _Unfiltered(Finder):
-    def filtered(self, blocks: Sequence[Block], wanted: Wanted, cost: Cost) -> list[Block]:
-        del wanted, cost
+    def filtered(self, blocks: Sequence[Block], files: Sequence[CellFile], wanted: Wanted, cost: Cost) -> list[Block]:
+        del files, wanted, cost
         return list(blocks)
 
 

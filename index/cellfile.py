@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ebb.index.grid import Cell
 
-__all__ = ["ANY_SLOT", "CellFile", "Removal", "Rewrite"]
+__all__ = ["ANY_SLOT", "CellFile", "RangesObject", "Removal", "Rewrite"]
 
 ANY_SLOT = (-(2**63), 2**63 - 1)  # the least and the greatest of a file that another tool added without statistics
 
@@ -61,6 +62,15 @@ class Rewrite:
     def size_bytes(self) -> int:
         """Return how many bytes have to be read."""
         return sum(file.size_bytes for file in self.inputs)
+
+
+class RangesObject(NamedTuple):
+    """An object with the key ranges of some files of a cohort (see ``index.ranges``), as the ledger knows it."""
+
+    generation: int
+    cohort: int
+    name: str
+    files: int  # how many are in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,32 +1,34 @@
 """The directory: for every file of every cell, the sorted map from key ranges to the row groups that hold them.
 
 A block is one row group and an interval of encoded keys (see ``index.keys``) that holds all of its records, each encoded as
-its key and expiration slot. Blocks of one file follow each other in key order, because the file is sorted; blocks of
-different files overlap as they like. Pure.
+its key and expiration slot. Blocks of one file follow each other in the order of their starts, and overlap only where
+several of them hold one and the same key; blocks of different files overlap as they like. Pure.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from sortedcontainers import SortedKeyList
-
+from ebb.index.contents import Contents
 from ebb.index.keys import Interval
 
-__all__ = ["Block", "Directory", "Filter", "stop_order", "stripes"]
+__all__ = [
+    "Block",
+    "FileBlocks",
+    "blocks_in",
+    "blocks_in_order",
+    "copied_blocks",
+    "find",
+    "only_key",
+    "stop_order",
+    "stripes",
+]
 
+_SLOT_BYTES = 8  # of the code of a slot
 _FEW = 64  # intervals up to this many are looked up one by one; for more, every block is looked at
-
-
-class Filter(NamedTuple):
-    """Where the Bloom filter of a row group's key column lies in its file."""
-
-    offset: int
-    length: int
-    checksum: int
 
 
 class Block(NamedTuple):
@@ -38,7 +40,6 @@ class Block(NamedTuple):
     stop: bytes | None
     records: int
     size_bytes: int
-    filters: tuple[Filter, ...] = ()  # one per key column, or none
 
     def meets(self, interval: Interval) -> bool:
         """Whether records of it may lie in an interval."""
@@ -55,76 +56,87 @@ def stop_order(stop: bytes | None) -> _End:
     return stop is None, stop or b""
 
 
-def _end_of(block: Block) -> _End:
-    return stop_order(block.stop)
+class FileBlocks(NamedTuple):
+    """The blocks of one file in the order of their starts, made when they are asked for."""
+
+    starts: Sequence[bytes]
+    reach: Sequence[_End]  # of each block, how far it or one before it goes
+    block: Callable[[int], Block]
+
+    def met(self, interval: Interval) -> Iterator[Block]:
+        """Yield the blocks that meet an interval.  O(log blocks + those between)."""
+        place = bisect.bisect_right(self.reach, (False, interval.start))
+        while place < len(self.starts) and (interval.stop is None or self.starts[place] < interval.stop):
+            block = self.block(place)
+            if block.meets(interval):
+                yield block
+            place += 1
 
 
-class Directory:
-    """The blocks of some files of a table."""
+def blocks_in(path: str, contents: Contents) -> FileBlocks:
+    """Return the blocks of a file of ours: its row groups lie in the order of their first records."""
 
-    def __init__(self) -> None:
-        self._files: dict[str, SortedKeyList] = {}  # in the order of their stops, which is also that of their starts
+    def block(place: int) -> Block:
+        start, stop = contents.starts[place], contents.stops[place] or None
+        return Block(path, place, start, stop, contents.records[place], contents.row_group_bytes(place))
 
-    def __contains__(self, path: str) -> bool:
-        return path in self._files
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def paths(self) -> list[str]:
-        """Return the files that are in it."""
-        return list(self._files)
-
-    def blocks(self, path: str) -> Sequence[Block]:
-        """Return the blocks of a file in the order of their keys."""
-        blocks: Sequence[Block] = self._files[path]
-        return blocks
-
-    def add(self, path: str, blocks: Sequence[Block]) -> None:
-        """Take in what is known of a file."""
-        if any(one.start > other.start or _end_of(one) > _end_of(other) for one, other in itertools.pairwise(blocks)):
-            blocks = _narrowed(blocks)
-        self._files[path] = SortedKeyList(blocks, key=_end_of)
-
-    def discard(self, path: str) -> None:
-        """Forget a file."""
-        self._files.pop(path, None)
-
-    def find(self, intervals: Sequence[Interval], paths: Collection[str]) -> list[Block]:
-        """Return the blocks of these files that may hold a record of one of the intervals, in the order of their starts.
-
-        Requires: the files are in it; the intervals are sorted and do not overlap.
-        O(files × intervals × log blocks + those found), or O(blocks × log intervals) for many intervals.
-        """
-        if len(intervals) <= _FEW:
-            met = {block for path in paths for interval in intervals for block in self._in_file(path, interval)}
-        else:
-            starts = [interval.start for interval in intervals]
-            met = {
-                block
-                for path in paths
-                for block in self._files[path]
-                if block.meets(intervals[max(0, _last_before(starts, block.stop))])
-            }
-        return sorted(met, key=lambda block: (block.start, block.path, block.row_group))
-
-    def _in_file(self, path: str, interval: Interval) -> Iterator[Block]:
-        following = self._files[path].irange_key(min_key=stop_order(interval.start), inclusive=(False, True))
-        return itertools.takewhile(lambda block: interval.stop is None or block.start < interval.stop, following)
+    ends = (stop_order(stop or None) for stop in contents.stops)
+    return FileBlocks(contents.starts, list(itertools.accumulate(ends, max)), block)
 
 
-def _narrowed(blocks: Sequence[Block]) -> list[Block]:
-    """Return the blocks of a file with starts and stops that never go back.
+def blocks_in_order(blocks: Iterable[Block]) -> FileBlocks:
+    """Return the blocks of a file that may be in any order."""
+    ordered = sorted(blocks, key=lambda block: block.start)
+    reach = itertools.accumulate((stop_order(block.stop) for block in ordered), max)
+    return FileBlocks([block.start for block in ordered], list(reach), ordered.__getitem__)
 
-    Footers have no statistics of very long texts, and say more or less of a key's parts; but each block lies between
-    those before and after it.
+
+def find(files: Iterable[FileBlocks], intervals: Sequence[Interval]) -> list[Block]:
+    """Return the blocks of files that may hold a record of one of the intervals, in the order of their starts.
+
+    Requires: the intervals are sorted and do not overlap.
+    O(files × intervals × log blocks + those found), or O(blocks × log intervals) for many intervals.
     """
-    starts = itertools.accumulate((block.start for block in blocks), max)
-    stops = itertools.accumulate((block.stop for block in reversed(blocks)), lambda *two: min(two, key=stop_order))
-    return [
-        block._replace(start=start, stop=stop)
-        for block, start, stop in zip(blocks, starts, reversed(list(stops)), strict=True)
-    ]
+    if len(intervals) <= _FEW:
+        met = {block for file in files for interval in intervals for block in file.met(interval)}
+    else:
+        starts = [interval.start for interval in intervals]
+        met = {
+            block
+            for file in files
+            for block in map(file.block, range(len(file.starts)))
+            if block.meets(intervals[max(0, _last_before(starts, block.stop))])
+        }
+    return sorted(met, key=lambda block: (block.start, block.path, block.row_group))
+
+
+def copied_blocks(blocks: Sequence[Block], can_be_copied: Callable[[Block], bool]) -> list[Block]:
+    """Return the blocks that a merge can take over as they are, in their order.  Requires the order of their starts.
+
+    A block that no other one's records lie between, and one whose records have one and the same key: they need not be
+    in the order of their expirations.
+    """
+    found = []
+    reach: _End = (False, b"")
+    for block, following in itertools.zip_longest(blocks, blocks[1:]):
+        is_apart = (False, block.start) >= reach and (
+            following is None or (block.stop is not None and block.stop <= following.start)
+        )
+        reach = max(reach, stop_order(block.stop))
+        if (is_apart or only_key(block) is not None) and can_be_copied(block):
+            found.append(block)
+    return found
+
+
+def only_key(block: Block) -> bytes | None:
+    """Return the code of the key that all records of a block have; None if there are several, or if it is not known.
+
+    Requires a block of a file of ours: statistics of another tool's tell too little.
+    """
+    # A code ends in that of the expiration slot, and a stop is the code of the last record with a byte more.
+    if block.stop is None or block.start[:-_SLOT_BYTES] != block.stop[: -_SLOT_BYTES - 1]:
+        return None
+    return block.start[:-_SLOT_BYTES]
 
 
 def _last_before(starts: Sequence[bytes], stop: bytes | None) -> int:

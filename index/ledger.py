@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ebb.index.cellfile import RangesObject
 from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
 from ebb.index.fingerprints import Fingerprints, Segment, fingerprint
 from ebb.index.histogram import Histogram, sum_between
@@ -38,6 +39,8 @@ class Change:
     digest: str | None = None  # of the batch, if there was one
     files: tuple[int, ...] = ()  # fingerprints of its files
     erased_version: int | None = None  # removed files were erased up to what this commit removed
+    ranges_added: tuple[RangesObject, ...] = ()  # objects with key ranges of files
+    ranges_dropped: tuple[str, ...] = ()  # the names of those that no longer count
 
     def stored(self) -> dict[str, Any]:
         """Return it as a commit carries it."""
@@ -51,6 +54,10 @@ class Change:
             value["files"] = base64.b85encode(struct.pack(f"<{len(self.files)}Q", *self.files)).decode()
         if self.erased_version is not None:
             value["erased_version"] = self.erased_version
+        if self.ranges_added:
+            value["ranges_added"] = [list(added) for added in self.ranges_added]
+        if self.ranges_dropped:
+            value["ranges_dropped"] = list(self.ranges_dropped)
         return value
 
     @staticmethod
@@ -70,6 +77,8 @@ class Change:
             digest=value.get("digest"),
             files=struct.unpack(f"<{len(packed) // 8}Q", packed),
             erased_version=value.get("erased_version"),
+            ranges_added=tuple(RangesObject(*added) for added in value.get("ranges_added", [])),
+            ranges_dropped=tuple(value.get("ranges_dropped", [])),
         )
 
 
@@ -91,6 +100,7 @@ class Ledger:
     arrivals: tuple[Mapping[int, int], ...] = ()  # and what came since
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     erased_version: int = -1  # files that commits up to this one removed are gone from the disk
+    ranges: tuple[RangesObject, ...] = ()  # objects with key ranges of live files
 
     @property
     def live(self) -> dict[int, int]:
@@ -130,7 +140,14 @@ class Ledger:
             arrivals=(*self.arrivals, change.arrivals) if change.arrivals else self.arrivals,
             fingerprints=self.fingerprints.added(seen),
             erased_version=self.erased_version if change.erased_version is None else change.erased_version,
+            ranges=self._changed_ranges(change),
         )
+
+    def _changed_ranges(self, change: Change) -> tuple[RangesObject, ...]:
+        if not change.ranges_added and not change.ranges_dropped:
+            return self.ranges
+        kept = [found for found in self.ranges if found.name not in change.ranges_dropped]
+        return (*kept, *change.ranges_added)
 
     def settled(self, segments: Sequence[Segment]) -> Ledger:
         """Return the same ledger without anything beside the state: these segments hold all fingerprints."""
@@ -151,6 +168,7 @@ class Ledger:
             "counts": how,
             "segments": [segment.name for segment in self.fingerprints.segments],
             "erased_version": self.erased_version,
+            "ranges": [list(found) for found in self.ranges],
         }
         head = json.dumps(value, separators=(",", ":")).encode()
         body = struct.pack("<I", len(head)) + head + counts
@@ -169,6 +187,7 @@ class Ledger:
             live_records=value["live_records"],
             base=Histogram.loads(value["counts"], data[end:]),
             erased_version=value["erased_version"],
+            ranges=tuple(RangesObject(*found) for found in value["ranges"]),
         )
         return ledger, value["segments"]
 

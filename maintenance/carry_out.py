@@ -8,7 +8,7 @@ entry does not name them. What follows the commit (checkpoints) can fail without
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.values import counted
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
+from ebb.warehouse.ranges import changed_ranges, remove_other_ranges
 from ebb.warehouse.store.files import names_in, remove_all_but
 from ebb.warehouse.store.modes import fit_files
 from ebb.warehouse.store.paths import quarantine_file
@@ -65,10 +66,11 @@ def carry_out(
             folder, written = rewrite(snapshot, plan.rewrites, clock=clock, spark=context.spark, sizes=context.sizes)
             adds = (*adds, *written.files)
         prepare()
+        ranges = changed_ranges(snapshot, adds=adds, removes=plan.removes)
         after = snapshot.commit(
             adds=adds,
             removes=plan.removes,
-            change=change,
+            change=replace(change, ranges_added=ranges.added, ranges_dropped=ranges.dropped),
             report=report(adds),
             data_change=data_change,
             now_ms=context.now_ms(),
@@ -112,12 +114,15 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
         if snapshot.state is not None and snapshot.state.version == snapshot.version:
             remove_old_states(snapshot.table.states, snapshot.state)
 
+    def clean_ranges() -> None:
+        remove_other_ranges(snapshot.table, snapshot.ledger.ranges)
+
     def fit_refused() -> None:
         refused = snapshot.table.quarantine / quarantine_file(snapshot.ledger.clock or 0, "")
         if refused.is_dir():
             fit_files(refused, names_in(refused))
 
-    steps = (checkpoint, clean_states, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
+    steps = (checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
     return [warning for step in steps for warning in warned(step)]
 
 

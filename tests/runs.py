@@ -26,8 +26,8 @@ CELL = Cell(1, 2)
 # A handful of records makes several row groups, stripes and files.
 SMALL = WriteSizes(
     row_group_bytes=256,
-    least_row_group_bytes=128,
-    key_row_group_bytes=256,
+    long_key_bytes=128,
+    page_bytes=64,
     file_bytes=2048,
     buffer_bytes=1024,
     stripe_bytes=1024,

@@ -21,6 +21,7 @@ from ebb.index.errors import CorruptionError
 from ebb.warehouse.intake.judge import judge
 from ebb.warehouse.intake.received import MARKS, REASON
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.chunks import read_row_groups
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.store.errors import first_line
 from ebb.warehouse.store.paths import footer_hash_in
@@ -79,7 +80,7 @@ def _without_path(error: CorruptionError, file: CellFile) -> str:
 
 def _parts(opened: DataFile, schema: pa.Schema) -> Iterator[pa.Table]:
     for row_group in range(opened.row_groups):
-        yield conform(opened.read([row_group], schema.names), schema)
+        yield conform(read_row_groups([(opened, [row_group])], schema.names), schema)
 
 
 def _counted(

@@ -1,17 +1,19 @@
-"""Laws of the directory: it finds what a filter over all blocks would, and stripes leave nothing behind."""
+"""Laws of the directory: it finds what a filter over all blocks would, merges lose nothing, stripes leave nothing behind."""
 
 from __future__ import annotations
 
 import itertools
+import random
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ebb.index.directory import Block, Directory, Filter, stripes
+from ebb.index.contents import ChunkPages, Contents, RowGroup
+from ebb.index.directory import Block, FileBlocks, blocks_in, blocks_in_order, copied_blocks, find, only_key, stripes
 from ebb.index.keys import Interval, code, successor
-from ebb.index.sidefile import dump_blocks, load_blocks
 
 laws = settings(deadline=None, max_examples=120)
 
@@ -83,11 +85,21 @@ def many_intervals(draw: st.DrawFn) -> list[Interval]:
 intervals = few_intervals() | many_intervals()
 
 
-def directory_of(files: Sequence[File]) -> Directory:
-    made = Directory()
-    for file in files:
-        made.add(file.path, file.blocks)
-    return made
+def contents_of(blocks: Sequence[Block]) -> Contents:
+    """Return the contents of a file with these row groups."""
+
+    def row_group(block: Block) -> RowGroup:
+        chunk = ChunkPages(4, block.size_bytes, block.records, 1, 0, (block.size_bytes,), (block.records,), (0,))
+        return RowGroup(
+            records=block.records, raw_bytes=0, interval=Interval(block.start, block.stop), slots=(1, 1, 2, 2),
+            chunks=[chunk], filters=(),
+        )  # fmt: skip
+
+    return Contents(Contents.dump(b"", [row_group(block) for block in blocks]))
+
+
+def directory_of(files: Sequence[File]) -> list[FileBlocks]:
+    return [blocks_in(file.path, contents_of(file.blocks)) for file in files]
 
 
 def in_order(blocks: Collection[Block]) -> list[Block]:
@@ -119,19 +131,27 @@ def groups(blocks: Sequence[Block]) -> list[tuple[str, int]]:
 def test_a_directory_finds_what_a_filter_over_all_blocks_would(
     files: list[File], asked: list[Interval], left_out: set[int]
 ) -> None:
-    directory = directory_of(files)
+    """Also where blocks of one file overlap within a key, and where their intervals hold more than their records."""
     named = [file for number, file in enumerate(files) if number not in left_out]
 
-    assert directory.find(asked, {file.path for file in files}) == meeting(files, asked)
-    assert directory.find(asked, {file.path for file in named}) == meeting(named, asked)
+    assert find(directory_of(files), asked) == meeting(files, asked)
+    assert find(directory_of(named), asked) == meeting(named, asked)
+
+
+@laws
+@given(tables(), intervals, st.randoms(use_true_random=False))
+def test_blocks_in_any_order_are_found_as_those_in_order(
+    files: list[File], asked: list[Interval], random: random.Random
+) -> None:
+    shuffled = [blocks_in_order(random.sample(file.blocks, len(file.blocks))) for file in files]
+
+    assert find(shuffled, asked) == meeting(files, asked)
 
 
 @laws
 @given(tables(), intervals)
 def test_no_record_that_is_asked_for_lies_outside_the_blocks_found(files: list[File], asked: list[Interval]) -> None:
-    found = directory_of(files).find(asked, {file.path for file in files})
-
-    assert holding(files, asked) <= set(groups(found))
+    assert holding(files, asked) <= set(groups(find(directory_of(files), asked)))
 
 
 def blurred(block: Block, known: str) -> Block:
@@ -149,39 +169,75 @@ def test_blocks_of_which_more_or_less_is_known_lose_no_record(
     files: list[File], asked: list[Interval], known: list[str]
 ) -> None:
     told = [replace(file, blocks=[*map(blurred, file.blocks, known)]) for file in files]
-    directory = directory_of(told)
-    found = groups(directory.find(asked, {file.path for file in told}))
+    found = find([blocks_in_order(file.blocks) for file in told], asked)
 
-    assert holding(told, asked) <= set(found) <= set(groups(meeting(told, asked)))
-    assert len(found) == len(set(found))
-    for file in told:
-        for block, codes in zip(directory.blocks(file.path), file.codes, strict=True):
-            assert all(Interval(block.start, block.stop).holds(code) for code in codes)
+    assert found == meeting(told, asked)
+    assert holding(told, asked) <= set(groups(found))
+
+
+def key_of(record: bytes) -> bytes:
+    return record[:-8]
 
 
 @laws
-@given(tables(), st.lists(st.integers(0, 5), max_size=16), intervals)
-def test_after_any_files_have_come_and_gone_only_the_present_ones_are_found(
-    files: list[File], turns: list[int], asked: list[Interval]
-) -> None:
-    directory, present = Directory(), dict[str, File]()
-    for turn in turns:
-        if turn >= len(files):
-            directory.discard(f"f{turn}")  # never there
-        elif files[turn].path in present:
-            directory.discard(files[turn].path)
-            del present[files[turn].path]
-        else:
-            directory.add(files[turn].path, files[turn].blocks)
-            present[files[turn].path] = files[turn]
+@given(tables())
+def test_the_only_key_of_a_block_is_that_of_all_its_records(files: list[File]) -> None:
+    for file in files:
+        for block, codes in zip(file.blocks, file.codes, strict=True):
+            if block.stop is not None and block.stop == codes[-1] + b"\x00":  # as our files have it
+                found = {key_of(record) for record in codes}
+                assert only_key(block) == (found.pop() if len(found) == 1 else None)
 
-        there = list(present.values())
-        assert directory.paths() == list(present)
-        assert len(directory) == len(present)
-        assert [path in directory for path in ("f0", "f1")] == [path in present for path in ("f0", "f1")]
-        assert [directory.blocks(path) for path in present] == [tuple(file.blocks) for file in there]
-        assert directory.find(ALL, present.keys()) == meeting(there, ALL)
-        assert directory.find(asked, present.keys()) == meeting(there, asked)
+
+def merged_with_copies(
+    blocks: Sequence[Block], taken: Sequence[Block], records: dict[Block, list[bytes]]
+) -> list[bytes]:
+    """Merge as a merge does: the records of what is not copied in order, and among them what is, each where it belongs.
+
+    Before the first record that is not before it; if it has one key, after all records of that key.
+    """
+    rest = sorted(record for block in blocks if block not in taken for record in records[block])
+    merged: list[bytes] = []
+    for block in taken:
+        only = only_key(block)
+        bound = block.start if only is None else successor(only)
+        while rest and (bound is None or rest[0] < bound):
+            merged.append(rest.pop(0))
+        merged += records[block]
+    return merged + rest
+
+
+@laws
+@given(tables(), st.sets(st.tuples(st.integers(0, 5), st.integers(0, 15)), max_size=12))
+def test_a_merge_that_copies_blocks_keeps_keys_in_order_and_loses_nothing(
+    files: list[File], refused: set[tuple[int, int]]
+) -> None:
+    """The naive truth is that all records are sorted by key.  Another tool's files are read, never copied."""
+    blocks = find(directory_of(files), ALL)
+    records = {block: codes for file in files for block, codes in zip(file.blocks, file.codes, strict=True)}
+    left_out = {(f"f{number}", group) for number, group in refused}
+    left_out |= {(block.path, block.row_group) for block, codes in records.items() if block.start != codes[0]}
+
+    taken = copied_blocks(blocks, lambda block: (block.path, block.row_group) not in left_out)
+
+    assert taken == [block for block in blocks if block in set(taken)], "in their order"
+    assert not left_out & set(groups(taken))
+    everything = [record for codes in records.values() for record in codes]
+    merged = merged_with_copies(blocks, taken, records)
+    assert Counter(merged) == Counter(everything)
+    assert [key_of(record) for record in merged] == sorted(key_of(record) for record in everything)
+
+
+@laws
+@given(tables())
+def test_every_block_that_can_be_copied_without_a_loss_of_order_is(files: list[File]) -> None:
+    """One that meets no other, and one that has one key."""
+    blocks = find(directory_of(files), ALL)
+    taken = copied_blocks(blocks, lambda _: True)
+    for number, block in enumerate(blocks):
+        others = blocks[:number] + blocks[number + 1 :]
+        is_apart = not any(other.meets(Interval(block.start, block.stop)) for other in others)
+        assert (block in taken) == (is_apart or only_key(block) is not None)
 
 
 sizes = st.integers(0, 40)
@@ -192,7 +248,7 @@ sizes = st.integers(0, 40)
 def test_every_record_before_the_bound_of_a_stripe_has_been_read_by_then(
     files: list[File], first_bytes: int, most_bytes: int
 ) -> None:
-    blocks = directory_of(files).find(ALL, {file.path for file in files})
+    blocks = find(directory_of(files), ALL)
     cut = list(stripes(blocks, first_bytes, most_bytes))
     codes = {(file.path, group): held for file in files for group, held in enumerate(file.codes)}
 
@@ -210,51 +266,10 @@ def test_every_record_before_the_bound_of_a_stripe_has_been_read_by_then(
 def test_a_stripe_is_as_large_as_asked_for_and_no_larger_than_keys_make_it(
     files: list[File], first_bytes: int, most_bytes: int
 ) -> None:
-    blocks = directory_of(files).find(ALL, {file.path for file in files})
+    blocks = find(directory_of(files), ALL)
     budget = first_bytes
     for part, bound in stripes(blocks, first_bytes, most_bytes):
         for size, block in enumerate(part[1:], 1):
             assert sum(b.size_bytes for b in part[:size]) < budget or block.start == part[0].start, "cut too late"
         assert bound is None or sum(block.size_bytes for block in part) >= budget, "cut too early"
         budget = min(2 * budget, most_bytes)
-
-
-u32, u64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
-
-
-@st.composite
-def kept_blocks(draw: st.DrawFn) -> list[Block]:
-    columns = draw(st.integers(0, 3))
-    filters = st.tuples(*[st.builds(Filter, u64, u32, u32)] * columns)
-    facts = st.tuples(st.binary(max_size=9), st.none() | st.binary(max_size=9), u32, u64, filters)
-    return [Block("path", group, *drawn) for group, drawn in enumerate(draw(st.lists(facts, max_size=5)))]
-
-
-names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-
-
-@laws
-@given(kept_blocks(), names, names)
-def test_what_is_written_down_is_read_back_for_the_same_file_only(blocks: list[Block], name: str, other: str) -> None:
-    data = dump_blocks(name, blocks)
-
-    assert load_blocks(name, "path", data) == tuple(blocks)
-    assert (load_blocks(other, "path", data) is None) == (name != other)
-
-
-edits = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), st.binary(max_size=12)), min_size=1, max_size=3)
-
-
-@laws
-@given(kept_blocks(), edits)
-def test_whatever_is_overwritten_cut_out_or_put_in_goes_not_unnoticed(
-    blocks: list[Block], changes: list[tuple[int, int, bytes]]
-) -> None:
-    data = dump_blocks("name", blocks)
-    damaged = data
-    for at, removed, added in changes:
-        place = at % (len(damaged) + 1)
-        damaged = damaged[:place] + added + damaged[place + removed :]
-    assume(damaged != data)
-
-    assert load_blocks("name", "path", damaged) is None

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebb.index.keys import code
+from ebb.warehouse.parquet.chunks import read_row_groups
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.statistics import key_interval
 from tests.runs import Row, layout_in, merged, ordered, read_back, table_of, written
@@ -67,6 +68,11 @@ def plain(table: pa.Table, name: str) -> list[Any]:
     return ["NaN" if isinstance(value, float) and math.isnan(value) else value for value in column.to_pylist()]
 
 
+def rows_of(table: pa.Table, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    """Return the records of a table."""
+    return list(zip(*(plain(table, name) for name in names), strict=True))
+
+
 @pytest.mark.parametrize("kinds", KEYS, ids="-".join)
 @settings(deadline=None, max_examples=25)
 @given(data=st.data(), clock=st.integers(0, 8))
@@ -81,10 +87,11 @@ def test_a_merge_is_the_sorted_concatenation_without_what_has_expired(
 
     live = [row for rows in runs for row in rows if row[-2] > clock]
     expected = table_of(ordered(live), layout.schema)
-    for name in (*layout.key, "_exp_slot"):
+    for name in layout.key:
         assert plain(found, name) == plain(expected, name)
-    assert sorted(plain(found, "id")) == sorted(plain(expected, "id"))
-    assert result.expirations == Counter(row[-2] for row in live)
+    # Row groups of one long key are taken over as they are, so that its expirations need not be in order.
+    names = (*layout.key, "_exp_slot", "id")
+    assert Counter(rows_of(found, names)) == Counter(rows_of(expected, names))
     assert sum(file.records for file in result.files) == len(live)
 
 
@@ -103,6 +110,6 @@ def test_statistics_give_an_interval_that_holds_every_key(kind: str, data: st.Da
             leaves = [source.leaf(name) for name in (*layout.key, "_exp_slot")]
             for number in range(source.row_groups):
                 interval = key_interval(source, number, leaves)
-                table = source.read([number])
+                table = read_row_groups([(source, [number])], layout.schema.names)
                 for parts in zip(*(plain(table, name) for name in (*layout.key, "_exp_slot")), strict=True):
                     assert interval.holds(code(parts))

@@ -28,6 +28,7 @@ class Part:
 
     digest: Digest
     written: Written
+    expirations: Mapping[int, int]  # expiration slot -> records written
     quarantine_files: Sequence[str]
     reasons: Mapping[str, int]
     expired_on_arrival: int
@@ -42,7 +43,8 @@ class Part:
         files = [[number, asdict(digest)] for number, digest in self.files.items()]
         faults = [dumps_fault(fault) for fault in self.faults]
         digest, written = asdict(self.digest), self.written.dumps()
-        return json.dumps(plain | {"digest": digest, "written": written, "files": files, "faults": faults})
+        more = {"digest": digest, "written": written, "files": files, "faults": faults}
+        return json.dumps(plain | more | {"expirations": list(self.expirations.items())})
 
     @staticmethod
     def loads(text: str) -> Part:
@@ -50,6 +52,7 @@ class Part:
         value = json.loads(text)
         value["digest"] = Digest(**value["digest"])
         value["written"] = Written.loads(value["written"])
+        value["expirations"] = dict(value["expirations"])
         value["files"] = {number: Digest(**digest) for number, digest in value["files"]}
         value["faults"] = [loads_fault(fault) for fault in value["faults"]]
         return Part(**value)
@@ -80,7 +83,7 @@ def _staged(folder: str, parts: Sequence[Part]) -> Staged:
     expirations, reasons, seconds = Counter[int](), Counter[str](), Counter[str]()
     files: dict[int, Digest] = {}
     for part in parts:
-        expirations.update(part.written.expirations)
+        expirations.update(part.expirations)
         reasons.update(part.reasons)
         seconds.update(part.seconds)
         for number, digest in part.files.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -157,28 +158,33 @@ class Task:
         """Write judged records, sorted, cell by cell; ``counts`` is complete when all of them have been taken."""
         started = time.perf_counter()
         layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder, sizes=self.sizes)
-        written, expired, refused = Written(), 0, list[pa.Table]()
+        written, expirations, expired, refused = Written(), Counter[int](), 0, list[pa.Table]()
 
-        def write_cell(item: CellTables) -> tuple[Written, int]:
+        def write_cell(item: CellTables) -> tuple[Written, Counter[int], int]:
             cell, tables = item
             if cell == _QUARANTINE:
                 refused.extend(self._refused(table) for table in tables)
-                return Written(), 0
-            run, expired = RunWriter(layout, cell), 0
+                return Written(), Counter(), 0
+            run, counts, expired = RunWriter(layout, cell), Counter[int](), 0
             for table in tables:
                 kept = table.filter(pc.invert(table[OVER]))
                 expired += table.num_rows - kept.num_rows
+                counts.update(
+                    {item["values"]: item["counts"] for item in pc.value_counts(kept[EXPIRES_SLOT]).to_pylist()}
+                )
                 run.add(conform(kept, self.schema))
-            return run.close(), expired
+            return run.close(), counts, expired
 
-        for run, expired_there in each(write_cell, cells):
+        for run, counts_there, expired_there in each(write_cell, cells):
             written.add(run)
+            expirations.update(counts_there)
             expired += expired_there
         quarantine = write_refused(self.table, self.folder, refused)
         counts.took("write", started)
         return Part(
             digest=counts.digest,
             written=written,
+            expirations=expirations,
             quarantine_files=quarantine["files"],
             reasons=quarantine["reasons"],
             expired_on_arrival=expired,

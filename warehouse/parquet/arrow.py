@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -80,14 +81,15 @@ def _arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema(schema.to_arrow())
 
 
-def key_starts(table: pa.Table, key: Sequence[str]) -> list[int]:
-    """Return the offsets at which a new key starts; the first is 0."""
+def key_starts(table: pa.Table, key: Sequence[str]) -> Any:
+    """Return the offsets at which a new key starts, as an array of numbers; the first is 0."""
     changes: Any = None
     for name in key:
         column = table[name]
         differs = pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1))
         changes = differs if changes is None else pc.or_(changes, differs)
-    return [0, *pc.add(pc.indices_nonzero(changes), 1).to_pylist()]
+    found = pc.indices_nonzero(changes).to_numpy()
+    return np.concatenate([np.zeros(1, np.int64), found.astype(np.int64) + 1])
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -7,8 +7,11 @@ are those of the Parquet format, so other engines use the same filters. Pure.
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-__all__ = ["may_hold", "xxh64"]
+import pyarrow as pa
+
+__all__ = ["has_plain_bytes", "may_hold", "plain_bytes", "xxh64"]
 
 _MASK = 2**64 - 1
 _P1, _P2, _P3, _P4, _P5 = (
@@ -61,9 +64,26 @@ def xxh64(data: bytes) -> int:
     return digest ^ digest >> 32
 
 
-def may_hold(bits: bytes, hashed: int) -> bool:
-    """Whether a filter may hold the value with this hash; False is certain."""
-    blocks = len(bits) // _BLOCK_BYTES
-    words = struct.unpack_from("<8I", bits, ((hashed >> 32) * blocks >> 32) * _BLOCK_BYTES)
+def has_plain_bytes(kind: pa.DataType) -> bool:
+    """Whether equal values of a type have equal bytes in a file, so that filters can be asked for them."""
+    tests = (pa.types.is_integer, pa.types.is_string, pa.types.is_binary, pa.types.is_date32, pa.types.is_timestamp)
+    return any(test(kind) for test in tests)
+
+
+def plain_bytes(value: Any, kind: pa.DataType) -> bytes:
+    """Return a value as Parquet writes it plainly, which is what filters hash."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    number = value if isinstance(value, int) else pa.scalar(value, kind).value
+    return struct.pack("<q" if kind.bit_width == 64 else "<i", number)
+
+
+def may_hold(filter: bytes | memoryview, hashed: int) -> bool:
+    """Whether a filter, with or without its header, may hold the value with this hash; False is certain."""
+    blocks = len(filter) // _BLOCK_BYTES
+    header = len(filter) - blocks * _BLOCK_BYTES
+    words = struct.unpack_from("<8I", filter, header + ((hashed >> 32) * blocks >> 32) * _BLOCK_BYTES)
     low = hashed & 0xFFFFFFFF
     return all(word >> ((low * salt & 0xFFFFFFFF) >> 27) & 1 for word, salt in zip(words, _SALT, strict=True))

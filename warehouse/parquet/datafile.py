@@ -1,79 +1,107 @@
-"""Reading data files that may be damaged: a file is read as it was written, or not at all.
+"""Data files that may be damaged: a file is read as it was written, or not at all.
 
 The log vouches for a file's size and, through the name, for a hash of its footer, which is checked before anything
-is parsed: parsing a damaged footer may give wrong answers or end the process. The footer says where column chunks and
-Bloom filters are, and has a checksum of each. Those of pages, which other engines verify, leave out the headers of the
-pages: a damaged one can give fewer records, or other numbers. A symbolic link on the way to a file is refused.
+is parsed: parsing a damaged footer may give wrong answers or end the process. The footer vouches for the file's contents
+(``index.contents``), which say where every page and Bloom filter is, with a checksum of each. The side file beside it says
+the same under a checksum of its own; whoever looks for keys needs no more than that. A symbolic link on the way to a
+file is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import struct
 from collections.abc import Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from zlib_ng.zlib_ng import crc32
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import ANY_SLOT, CellFile
+from ebb.index.contents import ChunkPages, Contents, RowGroup, dump_side_file, load_side_file
 from ebb.index.errors import CorruptionError, EngineError
-from ebb.warehouse.parquet.checksums import SUMS, crc32
-from ebb.warehouse.parquet.footer import chunk_start, damaged, footer_hash, read_footer
-from ebb.warehouse.parquet.thrift import MAGIC, Chunk, ParquetColumn, chunk_facts, footer_of, parquet_columns
+from ebb.index.keys import Interval
+from ebb.warehouse.parquet.footer import CONTENTS, damaged, footer_bytes, footer_hash
+from ebb.warehouse.parquet.thrift import ParquetColumn, parquet_columns, read_footer
 from ebb.warehouse.store.errors import read_error
-from ebb.warehouse.store.files import fill, opened_file, read_at, refuse_links
-from ebb.warehouse.store.paths import footer_hash_in
+from ebb.warehouse.store.files import opened_file, read_at, read_file, refuse_links, remove_file, write_new
+from ebb.warehouse.store.paths import footer_hash_in, side_file
 
-__all__ = ["DataFile", "RowGroups", "read_bytes", "read_errors", "read_row_groups"]
+__all__ = ["DataFile", "not_written", "read_errors"]
 
-
-_GAP_BYTES = 8 * 1024  # reading a gap of this size takes no longer than starting another read after it
-
-
-def read_bytes(table: str, path: str, offset: int, length: int, checksum: int | None = None) -> bytes:
-    """Return some bytes of a data file, with this checksum if one is given.  Requires: no link leads to it."""
-    with read_errors(path), opened_file(table, path) as opened:
-        data = read_at(opened, length, offset)
-    if checksum is not None and crc32(data) != checksum:
-        raise _not_written(path, offset, length)
-    return data
-
-
-def _not_written(path: str, offset: int, length: int) -> CorruptionError:
-    return damaged(f"{path}: {length:,} bytes from {offset:,} on are not those written")
+parsed_columns = lru_cache(maxsize=64)(parquet_columns)  # files of a table have the same
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file with its footer read and checked."""
+    """One data file: what is in it and, if it was opened for that, its footer."""
 
     table: str
     path: str
-    footer: pq.FileMetaData
+    contents: Contents
     columns: Mapping[str, ParquetColumn]  # those added to the table later are not among them
-    sums: bytes  # the checksums; none if another tool wrote the file
-    # Those that were read before, by row group and leaf.
-    chunks: dict[tuple[int, int], Chunk] = field(default_factory=dict, compare=False)
+    is_ours: bool  # whether its contents were written with it; those of another tool's file have no checksums
+    footer: Any = None  # pyarrow's, if it was opened
+    tail: bytes = b""  # the same as it is in the file
+    known_bytes: int = 0  # of what was read to know this
 
     @staticmethod
     def open(table: str, file: CellFile) -> DataFile:
-        """Read the footer of a data file and check that it is the one that was written."""
+        """Read the footer and the contents of a data file and check that they are those that were written."""
         refuse_links(table, file.path)
         with read_errors(file.path), opened_file(table, file.path) as opened:
-            footer = read_footer(opened, file.path, file.size_bytes)
+            footer = footer_bytes(opened, file.path, file.size_bytes)
             named = footer_hash_in(file.path)
             if named and footer_hash(footer) != named:
                 raise damaged(f"{file.path}: its footer is not the one written")
             parsed = pq.read_metadata(pa.BufferReader(footer))
-        try:
-            columns = parquet_columns(footer)
-            # In a file that another tool has copied they are those of the original.
-            sums = bytes.fromhex((parsed.metadata or {}).get(SUMS, b"").decode()) if named else b""
-        except (ValueError, IndexError) as error:
-            raise damaged(f"{file.path}: its footer cannot be understood ({error})") from error
-        return DataFile(table, file.path, parsed, columns, sums)
+            try:
+                contents = _contents(opened, file.path, parsed) if named else _contents_of_others(footer)
+                columns = parsed_columns(contents.schema)
+            except (ValueError, LookupError, struct.error) as error:
+                raise damaged(f"{file.path}: its footer cannot be understood ({error})") from error
+        known_bytes = len(footer) + len(contents.block)
+        return DataFile(table, file.path, contents, columns, bool(named), parsed, footer, known_bytes)
+
+    @staticmethod
+    def look_up(table: str, file: CellFile) -> DataFile:
+        """Return a data file with its contents, if possible from the side file; if that is lost, it is written again."""
+        side, name = side_file(file.path), file.path.rsplit("/", 1)[-1]
+        refuse_links(table, file.path)
+        refuse_links(table, side)
+        with contextlib.suppress(OSError):
+            data = read_file(f"{table}/{side}")
+            contents = load_side_file(name, data, crc32)
+            if contents is not None:
+                columns = parsed_columns(contents.schema)
+                return DataFile(table, file.path, contents, columns, is_ours=True, known_bytes=len(data))
+        found = DataFile.open(table, file)
+        if not found.is_ours:
+            return found
+        data = dump_side_file(name, found.contents.block, list(found._filters()))
+        with contextlib.suppress(OSError):
+            remove_file(f"{table}/{side}")  # a damaged one
+            write_new(f"{table}/{side}", [data])
+            if not Path(table, file.path).exists():  # erased meanwhile: nothing of it may come back
+                remove_file(f"{table}/{side}")
+        return replace(found, contents=load_side_file(name, data) or found.contents)
+
+    def _filters(self) -> Iterator[bytes]:
+        """Yield the Bloom filters, key column by key column, verified."""
+        contents = self.contents
+        with read_errors(self.path), opened_file(self.table, self.path) as opened:
+            for column, row_group in itertools.product(range(contents.key_columns), range(contents.row_groups)):
+                where = contents.filter(column, row_group)
+                data = read_at(opened, where.length, where.offset)
+                if crc32(data) != where.checksum:
+                    raise not_written(self.path, where.offset, where.length)
+                yield data
 
     @property
     def names(self) -> KeysView[str]:
@@ -83,138 +111,51 @@ class DataFile:
     @property
     def row_groups(self) -> int:
         """Return how many row groups there are."""
-        return int(self.footer.num_row_groups)
-
-    def row_group_bytes(self, row_group: int) -> int:
-        """Return the compressed size of a row group."""
-        facts = self.footer.row_group(row_group)
-        return sum(facts.column(i).total_compressed_size for i in range(facts.num_columns))
+        return self.contents.row_groups
 
     def column_bytes(self, groups: Sequence[int], columns: Sequence[str]) -> int:
         """Return the compressed size of some columns in row groups."""
         leaves = [leaf for name in columns if name in self.columns for leaf in self.columns[name].leaves]
-        facts = [self.footer.row_group(group) for group in groups]
-        return sum(group.column(leaf).total_compressed_size for group in facts for leaf in leaves)
-
-    @property
-    def footer_bytes(self) -> int:
-        """Return the length of the footer."""
-        return int(self.footer.serialized_size) + 8
+        sizes, width = self.contents.chunk_bytes, self.contents.leaves
+        return sum(sizes[group * width + leaf] for group in groups for leaf in leaves)
 
     def leaf(self, name: str) -> int:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
         return self.columns[name].leaves[0]
 
-    def filter_sum(self, row_group: int, leaf: int) -> int | None:
-        """Return the checksum of a column's Bloom filter in a row group; None if it is not known.  Requires a filter."""
-        facts = self.footer.row_group(row_group)
-        before = sum(bool(facts.column(i).bloom_filter_offset) for i in range(leaf))
-        return self._sums(row_group)[facts.num_columns + before] if self.sums else None
 
-    def _sums(self, row_group: int) -> tuple[int, ...]:
-        """Return the checksums of a row group: of its column chunks, then of its filters."""
-        count = len(self.sums) // 4 // self.row_groups
-        return struct.unpack_from(f">{count}I", self.sums, 4 * count * row_group)
-
-    def chunk(self, row_group: int, leaf: int, head: bytes) -> Chunk:
-        """Return a column chunk; ``head`` as the file's columns tell it of the leaf.  Requires checksums."""
-        chunk = self.chunks.get((row_group, leaf))
-        if chunk is None:
-            column = self.footer.row_group(row_group).column(leaf)
-            start, size_bytes = chunk_start(column), column.total_compressed_size
-            facts = chunk_facts(head, column.compression, column.num_values, column.total_uncompressed_size, size_bytes)
-            checksum = self._sums(row_group)[leaf]
-            chunk = Chunk(start, size_bytes, column.data_page_offset - start, checksum, facts)
-            self.chunks[row_group, leaf] = chunk
-        return chunk
-
-    def read(self, row_groups: Sequence[int], columns: Sequence[str] | None = None) -> pa.Table:
-        """Read row groups with their checksums verified; columns that the file does not have are left out.
-
-        Serial, because callers read many of them at once.
-        """
-        names = [name for name in (self.names if columns is None else columns) if name in self.columns]
-        if self.sums:
-            return _read_chunks([(self, row_groups)], names)
-        with (
-            read_errors(self.path),
-            opened_file(self.table, self.path) as opened,
-            open(opened, "rb", closefd=False) as source,
-            pq.ParquetFile(source, metadata=self.footer, page_checksum_verification=True, pre_buffer=False) as file,
-        ):
-            table = file.read_row_groups(list(row_groups), columns=names, use_threads=False)
-        return table.replace_schema_metadata()  # Arrow puts there what the footer has
+def _contents(opened: int, path: str, footer: pq.FileMetaData) -> Contents:
+    """Return the contents that a file carries, as its footer vouches for them."""
+    offset, length, checksum = (footer.metadata or {})[CONTENTS.encode()].decode().split()
+    block = read_at(opened, int(length), int(offset))
+    if crc32(block) != int(checksum, 16):
+        raise not_written(path, int(offset), int(length))
+    return Contents(block)
 
 
-RowGroups = tuple[DataFile, Sequence[int]]  # some of one file, by number
+def _contents_of_others(footer: bytes) -> Contents:
+    """Return what the footer of another tool's file tells of it: chunks of one page each, no keys, no checksums."""
+    found = read_footer(footer)
+    row_groups = [
+        RowGroup(
+            records=records,
+            raw_bytes=sum(entry.raw_bytes for entry in entries),
+            interval=Interval(b"", None),
+            slots=(*ANY_SLOT, *ANY_SLOT),
+            chunks=[
+                ChunkPages(e.start, e.size_bytes, e.values, e.codec, 0, (e.size_bytes,), (records,), (0,))
+                for e in entries
+            ],
+            filters=(),
+        )
+        for records, entries in found.row_groups
+    ]
+    return Contents(Contents.dump(found.schema, row_groups))
 
 
-def read_row_groups(
-    row_groups: Sequence[RowGroups], columns: Sequence[str]
-) -> Iterator[tuple[list[RowGroups], pa.Table]]:
-    """Read row groups of many files, as many as possible at once; yield some with their records, one after the other.
-
-    Verified and serial as :meth:`DataFile.read`.
-    """
-    alike: dict[Any, list[RowGroups]] = {}
-    for file, numbers in row_groups:
-        # Column chunks of files with the same columns can be read as if they were of one file.
-        kind = tuple(map(file.columns.get, columns)) if file.sums else (file.path, *numbers)
-        alike.setdefault(kind, []).append((file, numbers))
-    for same in alike.values():
-        first = same[0][0]
-        names = [name for name in columns if name in first.columns]
-        yield same, _read_chunks(same, names) if first.sums else first.read(same[0][1], names)
-
-
-_Placed = tuple[int, Chunk]  # a column chunk and where it lies in memory
-
-
-def _read_chunks(row_groups: Sequence[RowGroups], names: Sequence[str]) -> pa.Table:
-    """Read row groups of files with the same columns, whose column chunks have checksums."""
-    first = row_groups[0][0]
-    columns = sorted((first.columns[name] for name in names), key=lambda column: column.leaves)
-    needed = [pair for column in columns for pair in zip(column.leaves, column.heads, strict=True)]
-    in_memory: list[tuple[int, list[_Placed]]] = []  # row groups: how many records, and where their chunks are
-    reads: list[tuple[DataFile, list[list[_Placed]]]] = []
-    at = len(MAGIC)  # as in a file: nothing can be at 0
-    for file, numbers in row_groups:
-        pieces: list[list[_Placed]] = []
-        end = -_GAP_BYTES - 1
-        for number in numbers:
-            placed: list[_Placed] = []
-            for leaf, head in needed:
-                chunk = file.chunk(number, leaf, head)
-                gap = chunk.start - end
-                if 0 <= gap <= _GAP_BYTES:
-                    at += gap
-                else:
-                    pieces.append([])
-                placed.append((at, chunk))
-                pieces[-1].append(placed[-1])
-                at, end = at + chunk.size_bytes, chunk.start + chunk.size_bytes
-            in_memory.append((file.footer.row_group(number).num_rows, placed))
-        reads.append((file, pieces))
-    others = f" and {len(row_groups) - 1} others" if len(row_groups) > 1 else ""
-    with read_errors(first.path + others):
-        held = pa.allocate_buffer(at)
-        for file, pieces in reads:
-            _fill(memoryview(held), file, pieces)
-        footer = pq.read_metadata(pa.BufferReader(footer_of(columns, in_memory)))
-        with pq.ParquetFile(pa.BufferReader(held), metadata=footer, pre_buffer=False) as source:
-            return source.read_row_groups(range(len(in_memory)), use_threads=False).select(names)
-
-
-def _fill(room: memoryview, file: DataFile, pieces: Sequence[Sequence[_Placed]]) -> None:
-    """Read pieces of a file and check that the column chunks in them are those written."""
-    with read_errors(file.path), opened_file(file.table, file.path) as opened:
-        for piece in pieces:
-            (start, first), (last_start, last) = piece[0], piece[-1]
-            offset = fill(opened, room[start : last_start + last.size_bytes], first.start)
-            for at, chunk in piece:
-                is_there = chunk.start + chunk.size_bytes <= offset
-                if not is_there or crc32(room[at : at + chunk.size_bytes]) != chunk.checksum:
-                    raise _not_written(file.path, chunk.start, chunk.size_bytes)
+def not_written(path: str, offset: int, length: int) -> CorruptionError:
+    """Return the error for bytes of a data file that are others than those that were written."""
+    return damaged(f"{path}: {length:,} bytes from {offset:,} on are not those written")
 
 
 @contextmanager

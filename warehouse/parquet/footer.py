@@ -1,24 +1,19 @@
-"""The end of a data file: its footer as bytes, the hash that the file's name carries, and where chunks start."""
+"""The end of a data file: its footer as bytes, the hash that the file's name carries, and where its contents are."""
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Any
 
 from ebb.index.errors import CorruptionError
 from ebb.warehouse.parquet.thrift import MAGIC
 from ebb.warehouse.store.errors import RESTORE
 from ebb.warehouse.store.files import read_at, size_of
 
-__all__ = ["chunk_start", "damaged", "footer_hash", "read_footer"]
+__all__ = ["CONTENTS", "damaged", "footer_bytes", "footer_hash"]
 
+CONTENTS = "ebb.contents"  # in a footer: place, length and checksum of the file's contents
 _TAIL_BYTES = 128 * 1024  # most footers are shorter
-
-
-def chunk_start(column: Any) -> int:
-    """Return where the first page of a column chunk is."""
-    return int(column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset)
 
 
 def footer_hash(footer: bytes) -> str:
@@ -31,7 +26,7 @@ def damaged(what: str) -> CorruptionError:
     return CorruptionError("a data file is damaged", what, RESTORE)
 
 
-def read_footer(opened: int, path: str, size_bytes: int | None = None) -> bytes:
+def footer_bytes(opened: int, path: str, size_bytes: int | None = None) -> bytes:
     """Return the footer of a file, with its length and magic; checks the file's size if one is given."""
     size = size_of(opened)
     if size_bytes is not None and size != size_bytes:

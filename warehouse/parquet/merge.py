@@ -1,11 +1,14 @@
 """Merging the sorted files of a cell into one run, without what has expired.
 
 The directory brings the row groups into the order of their encoded keys, as it does for probes, so no value of a key
-is ever compared here. Every row group is read once: statistics decide how much is held at a time, not what is kept.
+is ever compared here. A row group without expired records that no other one's keys overlap, or that has a long key to
+itself, is copied as it is: its bytes are verified, but neither unpacked nor packed. All others are read once, merged and
+written again: statistics decide how much is held at a time, not what is kept.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -13,14 +16,16 @@ import pyarrow.compute as pc
 
 from ebb.index.cellfile import Rewrite
 from ebb.index.columns import EXPIRES_SLOT
-from ebb.index.directory import Block, Directory, stripes
-from ebb.index.keys import Interval
-from ebb.warehouse.parquet.arrow import conform
-from ebb.warehouse.parquet.blocks import blocks_of
+from ebb.index.directory import Block, copied_blocks, find, only_key, stripes
+from ebb.index.keys import Interval, successor
+from ebb.warehouse.parquet.arrow import Codes, conform
+from ebb.warehouse.parquet.builder import parquet_schema
+from ebb.warehouse.parquet.chunks import read_row_groups
+from ebb.warehouse.parquet.copies import CopySource
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.order import in_key_order
+from ebb.warehouse.parquet.statistics import blocks_of
 from ebb.warehouse.parquet.writer import Layout, RunWriter, Written
-from ebb.warehouse.store.paths import footer_hash_in
 
 __all__ = ["merge_runs"]
 
@@ -28,34 +33,73 @@ __all__ = ["merge_runs"]
 def merge_runs(layout: Layout, task: Rewrite) -> Written:
     """Merge the input files into one sorted run, leaving out what has expired.
 
-    Holds about ``stripe_bytes`` at once, and of each file one row group more.
+    Holds about ``stripe_bytes`` at once, and of each file one row group more; and what its writer holds.
     """
     sources = {file.path: DataFile.open(layout.table, file) for file in task.inputs}
-    is_in_order = len(sources) == 1 and all(map(footer_hash_in, sources))  # another tool's file need not be
-    order = () if is_in_order else (*layout.key, EXPIRES_SLOT)
+    everything = [Interval(b"", None)]
+    blocks = find([blocks_of(source, layout.key) for source in sources.values()], everything)
+    copies = {path: CopySource(source, layout.key) for path, source in sources.items() if _has_columns(source, layout)}
 
-    def read(blocks: Sequence[Block]) -> Iterator[pa.Table]:
-        row_groups: dict[str, list[int]] = {}
-        for block in blocks:
-            row_groups.setdefault(block.path, []).append(block.row_group)
-        for path, numbers in row_groups.items():
-            table = conform(sources[path].read(sorted(numbers)), layout.schema)
-            yield table.filter(pc.greater(table[EXPIRES_SLOT], task.clock))
+    def can_be_copied(block: Block) -> bool:
+        contents = sources[block.path].contents
+        return (
+            block.path in copies
+            and contents.min_exp[block.row_group] > task.clock
+            and contents.raw_bytes[block.row_group] >= layout.sizes.long_key_bytes
+        )
 
+    copied = copied_blocks(blocks, can_be_copied)
+    taken = set(copied)
+    read = [_unpacked(block, sources) for block in blocks if block not in taken]
     writer = RunWriter(layout, task.cell)
-    size = layout.sizes.stripe_bytes
-    blocks = _blocks(sources, layout.key)
-    for table in in_key_order(stripes(blocks, size, size), read, layout.key, order):
-        writer.add(table)
+    for step in _in_order(_merged(read, sources, layout, task.clock), copied, layout.key):
+        if isinstance(step, Block):
+            writer.copy(copies[step.path].row_group(step.row_group))
+        else:
+            writer.add(step)
     return writer.close()
 
 
-def _blocks(sources: Mapping[str, DataFile], key: Sequence[str]) -> list[Block]:
-    """Return the row groups of files in the order of their keys, with the sizes that they have when they are unpacked."""
-    directory = Directory()
-    for path, source in sources.items():
-        directory.add(path, blocks_of(source, key))
-    return [
-        block._replace(size_bytes=sources[block.path].footer.row_group(block.row_group).total_byte_size)
-        for block in directory.find([Interval(b"", None)], sources)
-    ]
+def _has_columns(source: DataFile, layout: Layout) -> bool:
+    return source.is_ours and source.contents.schema == parquet_schema(layout.schema)
+
+
+def _unpacked(block: Block, sources: Mapping[str, DataFile]) -> Block:
+    """Return a block with the size that it has when it is unpacked."""
+    return block._replace(size_bytes=sources[block.path].contents.raw_bytes[block.row_group])
+
+
+def _merged(blocks: Sequence[Block], sources: Mapping[str, DataFile], layout: Layout, clock: int) -> Iterator[pa.Table]:
+    """Yield the live records of blocks as tables that follow each other in order."""
+    paths = {block.path for block in blocks}
+    is_in_order = len(paths) == 1 and all(sources[path].is_ours for path in paths)  # another tool's need not be
+    order = () if is_in_order else (*layout.key, EXPIRES_SLOT)
+
+    def read(stripe: Sequence[Block]) -> Iterator[pa.Table]:
+        row_groups: dict[str, list[int]] = {}
+        for block in stripe:
+            row_groups.setdefault(block.path, []).append(block.row_group)
+        for path, numbers in row_groups.items():
+            table = conform(read_row_groups([(sources[path], sorted(numbers))], layout.schema.names), layout.schema)
+            yield table.filter(pc.greater(table[EXPIRES_SLOT], clock))
+
+    size = layout.sizes.stripe_bytes
+    return in_key_order(stripes(blocks, size, size), read, layout.key, order)
+
+
+def _in_order(tables: Iterator[pa.Table], copied: Sequence[Block], key: Sequence[str]) -> Iterator[pa.Table | Block]:
+    """Yield tables that follow each other in order, cut where blocks that are copied belong, and the blocks."""
+    waiting = list(reversed(copied))
+    for table in tables:
+        codes, start = Codes(table, key), 0
+        while waiting:
+            # After the records of its key, if it has one: others of these may be in a table that follows.
+            only = only_key(waiting[-1])
+            place = bisect.bisect_left(codes, waiting[-1].start if only is None else successor(only), lo=start)
+            if place == table.num_rows:
+                break
+            yield table.slice(start, place - start)
+            yield waiting.pop()
+            start = place
+        yield table.slice(start)
+    yield from reversed(waiting)

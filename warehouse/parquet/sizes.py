@@ -15,13 +15,11 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSizes:
-    """Of data files.  Larger row groups make scans faster and probes slower."""
+    """Of data files.  Larger row groups make scans faster; what a probe reads depends on pages."""
 
-    row_group_bytes: int = 512 * _KIB  # a row group ends at the last key boundary before this size
-    least_row_group_bytes: int = 128 * _KIB  # or before this, in a small file; a key of this size has row groups alone
-    row_groups_per_file: int = 64  # about as many row groups as a file has, between these sizes
-    keys_per_row_group: int = 2  # of long keys: as many of them as have least_row_group_bytes together fill a row group
-    key_row_group_bytes: int = _MIB  # the records of one key are cut into row groups of this size
+    row_group_bytes: int = _MIB  # a row group ends at the last key boundary before this size, or within a longer key
+    long_key_bytes: int = 128 * _KIB  # the records of a key that has this size are row groups alone
+    page_bytes: int = 32 * _KIB  # a page ends soon after this size: a probe reads a page, and each one costs a scan
     file_bytes: int = 128 * _MIB  # a run continues in another file at the first key boundary after this size
     buffer_bytes: int = 16 * _MIB  # rows wait for their row group in memory up to this size
     stripe_bytes: int = 256 * _MIB  # what a merge holds in memory at once, uncompressed
@@ -41,5 +39,5 @@ class ReadSizes:
     least_bytes: int = 64 * _KIB  # what a row group counts for at least: a small one may be large when it is unpacked
     footer_chunks: int = 200_000  # footers are kept up to this many column chunks, each about a kilobyte
     few_chunks: int = 20_000  # or up to this many, by a reader that can do without
-    filter_bytes: int = 64 * _MIB  # Bloom filters that were asked are kept up to this size
-    stale_files: int = 64  # the blocks of files that are no longer live are forgotten once there are this many
+    known_bytes: int = 256 * _MIB  # the contents of files are kept up to this size: about a five-hundredth of the data
+    page_bytes: int = 96 * _KIB  # about what a probe of a key reads of a row group that holds others too

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
+from ebb.index.columns import EXPIRES_SLOT
+from ebb.index.directory import Block, FileBlocks, blocks_in, blocks_in_order
 from ebb.index.keys import Interval, code, successor
 from ebb.warehouse.parquet.datafile import DataFile
 
-__all__ = ["bounds", "key_interval"]
+__all__ = ["blocks_of", "bounds", "key_interval"]
 
 _NUMBERS = {"NONE", "INT_8", "INT_16", "INT_32", "INT_64", "DATE", "TIMESTAMP_MICROS"}
 _AS_STORED = {
@@ -64,3 +66,17 @@ def key_interval(file: DataFile, row_group: int, leaves: Sequence[int]) -> Inter
             return Interval(same + low, successor(same + high))
         same += low
     return Interval(same, successor(same))
+
+
+def blocks_of(file: DataFile, key: Sequence[str]) -> FileBlocks:
+    """Return the row groups of a file by their keys: as its contents have them, or as another tool's statistics tell."""
+    contents = file.contents
+    if file.is_ours:
+        return blocks_in(file.path, contents)
+    leaves = [file.leaf(name) for name in (*key, EXPIRES_SLOT)]
+
+    def block(number: int) -> Block:
+        keys, size = key_interval(file, number, leaves), contents.row_group_bytes(number)
+        return Block(file.path, number, keys.start, keys.stop, contents.records[number], size)
+
+    return blocks_in_order(map(block, range(contents.row_groups)))

@@ -22,19 +22,30 @@ from ebb.index.keys import Wanted
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.typed import names, value
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
-from ebb.warehouse.parquet.datafile import DataFile, read_row_groups
+from ebb.warehouse.parquet.chunks import (
+    OpenFiles,
+    RowGroups,
+    alike,
+    narrow_columns,
+    read_parts,
+    read_row_groups,
+    read_runs,
+)
+from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.statistics import bounds
 from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.mask import mask as predicate_mask
-from ebb.warehouse.read.order import key_mask, selected, shared_out, sorted_runs
+from ebb.warehouse.read.order import runs_of, shared_out, wanted_places
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Cost, Read
-from ebb.warehouse.table.spec import TableSpec
+from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Answer", "moment_of", "portions"]
 
+_FEW_KEYS = 64  # up to so many, a probe reads some pages of a row group
+_FEW_RUNS = 16  # up to so many runs of records in a row group, the pages that hold them are looked for
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 24 * 60 * 60 * 1_000_000  # microseconds: a date beside a time is its first moment
 
@@ -43,8 +54,10 @@ class Answer:
     """How one request is answered: which columns are needed, and what is kept of a row group."""
 
     def __init__(
-        self, spec: TableSpec, finder: Finder, request: Read, *, clock: int, as_of: int | None, cost: Cost
+        self, snapshot: Snapshot, finder: Finder, request: Read, *, clock: int, as_of: int | None, cost: Cost
     ) -> None:
+        spec = snapshot.spec
+        self.snapshot = snapshot
         self.finder, self.request, self.clock, self.as_of, self.cost = finder, request, clock, as_of, cost
         self.key, self.expires = spec.key, spec.expires
         self.column_of, self.user_columns = spec.column, spec.columns
@@ -70,9 +83,9 @@ class Answer:
         """Whether a file has records that were inserted before those asked for."""
         return self.request.after is not None and file.min_ins <= self.request.after
 
-    def visible(self, table: pa.Table, files: Sequence[CellFile], mask: Any = None) -> pa.Table:
-        """Leave out what has expired, what was there before, what the predicate does not want, and what a mask does not."""
-        masks = [] if mask is None else [mask]
+    def visible(self, table: pa.Table, files: Sequence[CellFile]) -> pa.Table:
+        """Leave out what has expired, what was there before, and what the predicate does not want."""
+        masks: list[Any] = []
         if any(file.has_expired(self.clock) for file in files):
             masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
         if self.as_of is not None:
@@ -94,7 +107,8 @@ class Answer:
             file, data, row_groups = task
             schema = self.schema_of([file])
             cost.count(data=data.column_bytes(row_groups, schema.names))
-            return self.visible(conform(data.read(row_groups, schema.names), schema), [file]).select(self.shown)
+            records = read_row_groups([(data, row_groups)], schema.names)
+            return self.visible(conform(records, schema), [file]).select(self.shown)
 
         def tasks() -> Iterator[tuple[CellFile, DataFile, list[int]]]:
             for file in files:
@@ -141,10 +155,9 @@ class Answer:
         cost, finder = self.cost, self.finder
         by_path = {file.path: file for file in files}
         began = time.perf_counter()
-        met = finder.find(files, wanted, cost)
-        blocks = finder.filtered(met, wanted, cost)
+        met = finder.find(self.snapshot, files, wanted, cost)
+        blocks = finder.filtered(met, files, wanted, cost)
         cost.directory_seconds += time.perf_counter() - began
-        cost.groups += finder.row_groups(files, cost)
         cost.groups_met += len(met)
         read: set[str] = set()
 
@@ -164,24 +177,62 @@ class Answer:
             return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
         sizes, order = finder.sizes, (*self.key, self.expires)
-        cut = stripes(blocks, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
+        cut = stripes(self._weighed(blocks, wanted), sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
         for table in in_key_order(cut, read_stripe, self.key, order):
             yield table.select(self.shown)
+
+    def _weighed(self, blocks: Sequence[Block], wanted: Wanted) -> Sequence[Block]:
+        """Return blocks with about the sizes that are read of them: of those with several keys, for few keys, some pages."""
+        if not wanted.keys or len(wanted.keys) > _FEW_KEYS:
+            return blocks
+        few_bytes = len(wanted.keys) * self.finder.sizes.page_bytes
+        return [block._replace(size_bytes=min(block.size_bytes, few_bytes)) for block in blocks]
 
     def _read_share(self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted) -> pa.Table:
         """Return the wanted records of row groups of some files."""
         files = {file.path: file for file, _ in share}
         schema = self.schema_of(files.values())
-        opened = [(self.finder.open(file, cost=self.cost), row_groups) for file, row_groups in share]
-        self.cost.count(data=sum(data.column_bytes(row_groups, schema.names) for data, row_groups in opened))
+        opened = [(self.finder.look_up(file, self.cost), row_groups) for file, row_groups in share]
         tables = []
-        for sources, records in read_row_groups(opened, schema.names):
-            table = conform(records, schema)
-            mask = key_mask(table, self.key, wanted)
-            if mask is None:
-                table = pa.concat_tables([selected(run, self.key, wanted) for run in sorted_runs(table, sources)])
-            tables.append(self.visible(table, [files[data.path] for data, _ in sources], mask).select(self.merged))
+        for sources in alike(opened, schema.names):
+            with OpenFiles() as files_open:
+                table = conform(self._read_wanted(sources, schema, wanted, files_open), schema)
+            tables.append(self.visible(table, [files[data.path] for data, _ in sources]).select(self.merged))
         return pa.concat_tables(tables)
+
+    def _read_wanted(
+        self, sources: Sequence[RowGroups], schema: pa.Schema, wanted: Wanted, opened: OpenFiles
+    ) -> pa.Table:
+        """Return the wanted records of row groups that are alike: narrow columns whole, then pages of the wide ones."""
+        first = sources[0][0]
+        names = [name for name in schema.names if name in first.columns]
+        if not first.is_ours:  # in no order that is known
+            table = read_row_groups(sources, names)
+            self.cost.count(data=first.column_bytes(sources[0][1], names))
+            table = table.sort_by([(name, "ascending") for name in (*self.key, EXPIRES_SLOT) if name in names])
+            return table.take(wanted_places(table, self.key, wanted, [table.num_rows]))
+        parts = [(data, number) for data, numbers in sources for number in numbers]
+        narrow = narrow_columns(parts, names)
+        whole = [name for name in names if name in narrow or name in self.key]
+        table = read_parts(parts, whole, opened)
+        self.cost.count(data=sum(data.column_bytes(numbers, whole) for data, numbers in sources))
+        by_file = [sum(data.contents.records[number] for number in numbers) for data, numbers in sources]
+        places = wanted_places(table, self.key, wanted, by_file)
+        if len(places) < table.num_rows:
+            table = table.take(places)
+        wide = [name for name in names if name not in whole]
+        if not wide or not len(places):
+            return table
+        runs = runs_of(places, [data.contents.records[number] for data, number in parts])
+        if sum(map(len, runs)) > _FEW_RUNS * len(parts):
+            self.cost.count(data=sum(data.column_bytes(numbers, wide) for data, numbers in sources))
+            more = read_parts(parts, wide, opened).take(places)
+            columns = [more[name] for name in wide]
+        else:
+            read = [read_runs(parts, runs, name, opened) for name in wide]
+            self.cost.count(data=sum(size_bytes for _, size_bytes in read))
+            columns = [values for values, _ in read]
+        return pa.table([*table.columns, *columns], names=[*whole, *wide])
 
 
 def portions(data: DataFile, row_groups: Iterable[int], sizes: ReadSizes) -> Iterator[list[int]]:
@@ -190,7 +241,7 @@ def portions(data: DataFile, row_groups: Iterable[int], sizes: ReadSizes) -> Ite
     weighed = 0
     for row_group in row_groups:
         portion.append(row_group)
-        weighed += max(data.row_group_bytes(row_group), sizes.least_bytes)
+        weighed += max(data.contents.row_group_bytes(row_group), sizes.least_bytes)
         if weighed >= sizes.scan_bytes:
             yield portion
             portion, weighed = [], 0

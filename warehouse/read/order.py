@@ -5,21 +5,22 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ebb.index.directory import Block
 from ebb.index.keys import Wanted
 from ebb.warehouse.parquet.arrow import Codes, key_starts
-from ebb.warehouse.parquet.blocks import has_plain_bytes
-from ebb.warehouse.parquet.datafile import RowGroups
+from ebb.warehouse.parquet.bloom import has_plain_bytes
+from ebb.warehouse.parquet.chunks import Run
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.read.pool import read_pool
 
-__all__ = ["key_mask", "selected", "shared_out", "sorted_runs"]
+__all__ = ["key_mask", "runs_of", "shared_out", "wanted_places"]
 
 _FEW = 8  # up to this many keys are looked up one by one in a sorted table
 
@@ -55,42 +56,67 @@ def key_mask(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
         column = table[name]
         if not has_plain_bytes(column.type):
             return None
-        is_in = pc.is_in(column, value_set=pa.array(values, column.type))
+        if len(values) == 1:  # what looks for many takes long to start
+            is_in = pc.equal(column, pa.scalar(values[0], column.type))
+        else:
+            is_in = pc.is_in(column, value_set=pa.array(values, column.type))
         mask = is_in if mask is None else pc.and_(mask, is_in)
     return mask
 
 
-def sorted_runs(table: pa.Table, sources: Iterable[RowGroups]) -> Iterator[pa.Table]:
-    """Yield the records of each file in a table that was read of several: they are sorted."""
+def wanted_places(table: pa.Table, key: Sequence[str], wanted: Wanted, counts: Iterable[int]) -> Any:
+    """Return the places of the wanted records in a table, as an array of numbers.
+
+    The table is made of sorted parts with so many records each.
+    """
+    mask = key_mask(table, key, wanted)
+    if mask is not None:
+        return pc.indices_nonzero(mask).to_numpy().astype(np.int64)
+    found = [np.zeros(0, np.int64)]
     start = 0
-    for data, row_groups in sources:
-        records = sum(data.footer.row_group(row_group).num_rows for row_group in row_groups)
-        yield table.slice(start, records)
-        start += records
+    for count in counts:
+        found.append(start + _places(table.slice(start, count), key, wanted))
+        start += count
+    return np.concatenate(found)
 
 
-def selected(table: pa.Table, key: Sequence[str], wanted: Wanted) -> pa.Table:
-    """Return the wanted records of a sorted table."""
-    if not table.num_rows:
-        return table
+def _places(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
+    """Return the places of the wanted records in a sorted table."""
     codes = Codes(table, key)
+    if not len(codes):
+        return np.zeros(0, np.int64)
     near = wanted.between(codes[0], codes[len(codes) - 1] + b"\x00")
     met = near.intervals
     if len(met) == 1 and met[0].holds(codes[0]) and met[0].holds(codes[len(codes) - 1]):
-        return table
+        return np.arange(len(codes))
+    found = [np.zeros(0, np.int64)]
     if len(met) <= _FEW:
-        slices = [table.slice(0, 0)]
         for interval in met:
             low = bisect.bisect_left(codes, interval.start)
             high = len(codes) if interval.stop is None else bisect.bisect_left(codes, interval.stop, lo=low)
-            slices.append(table.slice(low, high - low))
-        return pa.concat_tables(slices)
+            found.append(np.arange(low, high))
+        return np.concatenate(found)
     # Many keys of several parts: one pass over those that are there.
-    edges = [*key_starts(table, key), table.num_rows]
-    mask = bytearray(table.num_rows)
+    edges = [*key_starts(table, key).tolist(), table.num_rows]
     for low, high in itertools.pairwise(edges):
         key_code = codes[low]
         if met[max(0, bisect.bisect_right(near.starts, key_code) - 1)].holds(key_code):
-            mask[low:high] = b"\x01" * (high - low)
-    packed = pc.not_equal(pa.Array.from_buffers(pa.int8(), len(mask), [None, pa.py_buffer(mask)]), 0)
-    return table.filter(packed)
+            found.append(np.arange(low, high))
+    return np.concatenate(found)
+
+
+def runs_of(places: Any, counts: Sequence[int]) -> list[list[Run]]:
+    """Return places in parts with so many records each as runs in each of the parts, counted from its start."""
+    runs: list[list[Run]] = [[] for _ in counts]
+    ends = np.cumsum(counts)
+    of_part = np.searchsorted(ends, places, side="right")
+    breaks = np.flatnonzero((np.diff(places) != 1) | (np.diff(of_part) != 0)) + 1
+    firsts = np.concatenate([[0], breaks])
+    lasts = np.concatenate([breaks, [len(places)]]) - 1
+    parts = of_part[firsts]
+    before = ends[parts] - np.asarray(counts)[parts]
+    for part, low, high in zip(
+        parts.tolist(), (places[firsts] - before).tolist(), (places[lasts] - before).tolist(), strict=True
+    ):
+        runs[part].append((low, high + 1))
+    return runs

@@ -22,6 +22,9 @@ class Recent(Generic[_Value]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __contains__(self, key: Any) -> bool:
+        return key in self._items
+
     def get(self, key: Any) -> _Value | None:
         """Return what is known under a key."""
         with self._lock:

@@ -20,6 +20,7 @@ class Cost:
     version: int = 0
     clock: int | None = None
     files: int = 0  # with something visible
+    files_passed: int = 0  # of these, whose key range holds no wanted key: nothing of them is looked at
     files_read: int = 0
     groups: int = 0  # row groups of these files
     groups_met: int = 0  # whose key range holds a wanted key

@@ -158,8 +158,7 @@ class Window:
         if self.clock is None or not live:
             return
         self.cost.files += len(live)
-        self.finder.keep(live)
-        answer = Answer(self.snapshot.spec, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
+        answer = Answer(self.snapshot, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
         yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
 
     def visible_files(self) -> list[CellFile]:

@@ -20,7 +20,9 @@ import pyarrow.dataset as ds
 from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.errors import EngineError, InputError, UsageError, WarehouseError
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.chunks import read_row_groups
 from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.parquet.thrift import MAGIC
 from ebb.warehouse.read.answer import moment_of, portions
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.window import Window
@@ -161,7 +163,7 @@ class _Files(ds.Dataset):
         self._window, self._failed = window, failed
         self._files = [window.finder.open(file) for file in window.visible_files()]
         form = ds.ParquetFileFormat()
-        self._footers = [form.make_fragment(pa.BufferReader(_bytes(file))) for file in self._files]
+        self._footers = [form.make_fragment(pa.BufferReader(MAGIC + file.tail)) for file in self._files]
 
     @property
     def schema(self) -> pa.Schema:
@@ -187,7 +189,7 @@ class _Files(ds.Dataset):
         schema = pa.schema([everything.field(name) for name in dict.fromkeys([*columns, *named])])
 
         def work(task: tuple[DataFile, list[int]]) -> pa.Table:
-            records = conform(task[0].read(task[1], schema.names), schema)
+            records = conform(read_row_groups([task], schema.names), schema)
             return records.filter(condition).select(columns)
 
         def tasks() -> Iterator[tuple[DataFile, list[int]]]:
@@ -203,13 +205,6 @@ class _Files(ds.Dataset):
         except WarehouseError as error:
             self._failed.append(error)
             raise
-
-
-def _bytes(file: DataFile) -> bytes:
-    """Return a file that has nothing but the footer."""
-    sink = pa.BufferOutputStream()
-    file.footer.write_metadata_file(sink)
-    return sink.getvalue().to_pybytes()
 
 
 class _Scanner:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import itertools
 import mmap
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -36,8 +38,8 @@ __all__ = [
     "new_file",
     "open_text",
     "opened_file",
-    "patch",
     "read_at",
+    "read_file",
     "refuse_links",
     "remove_all_but",
     "remove_empty_folders",
@@ -47,7 +49,10 @@ __all__ = [
     "remove_tree",
     "rename",
     "size_of",
+    "write_new",
 ]
+
+_MOST_PARTS = 512  # of one call to write: the operating system takes 1024
 
 
 def absolute(path: str | Path) -> str:
@@ -89,6 +94,12 @@ def read_at(file: int, length: int, offset: int) -> bytes:
     return os.pread(file, length, offset)
 
 
+def read_file(path: str) -> bytes:
+    """Return the bytes of a file."""
+    with open(path, "rb", buffering=0) as opened:
+        return opened.read()
+
+
 def fill(file: int, room: memoryview, offset: int) -> int:
     """Fill memory from a place in an open file on; returns where reading ended."""
     while room and (count := os.preadv(file, [room], offset)):
@@ -107,10 +118,16 @@ def open_text(path: str) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path, "rb")) if path.lower().endswith(".gz") else open(path, "rb")
 
 
-def patch(path: str, data: bytes, offset: int) -> None:
-    """Write over some bytes of a file."""
-    with open(path, "r+b", buffering=0) as opened:
-        os.pwrite(opened.fileno(), data, offset)
+def write_new(path: str, parts: Sequence[bytes | memoryview]) -> None:
+    """Make a file of some parts, one after the other, with all that it will ever hold."""
+    with open(new_file(path), "wb", buffering=0) as opened:
+        left = deque(memoryview(part) for part in parts if len(part))
+        while left:
+            count = os.writev(opened.fileno(), list(itertools.islice(left, _MOST_PARTS)))
+            while left and count >= len(left[0]):
+                count -= len(left.popleft())
+            if count:
+                left[0] = left[0][count:]
 
 
 def rename(old: str | Path, new: str | Path) -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "LOCK",
     "LOG",
     "QUARANTINE_SUFFIX",
+    "RANGES",
     "REFUSED",
     "SIDE_SUFFIX",
     "STATES",
@@ -30,7 +31,6 @@ __all__ = [
     "entry_name",
     "entry_version",
     "footer_hash_in",
-    "hashed_name",
     "inside",
     "is_data_file",
     "is_inside",
@@ -38,8 +38,8 @@ __all__ = [
     "new_table_name",
     "numbered_batch",
     "numbered_file",
-    "partial_side_file",
     "quarantine_file",
+    "ranges_name",
     "rewrite_folder",
     "segment_checksum",
     "segment_name",
@@ -55,6 +55,7 @@ LOG = "_delta_log"
 HIDDEN = "_ebb"  # what is not part of the Delta table
 LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
+RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -113,6 +114,11 @@ def state_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def ranges_name(generation: int, cohort: int) -> str:
+    """Return a new name for an object with key ranges of files of a cohort."""
+    return f"{generation}-{cohort}-{_id()}"
+
+
 def segment_name(checksum: str) -> str:
     """Return a new name for a segment of fingerprints, which carries its checksum."""
     return f"seen-{_id()}-{checksum}"
@@ -151,18 +157,13 @@ def cell_folder(folder: str, cell: Cell) -> str:
     return f"{folder}/_g={cell.group}/_e={cell.cohort}"
 
 
-def new_data_file(folder: str) -> str:
-    """Return a new name for a Parquet file, before its footer is known."""
-    return f"{folder}/part-{uuid.uuid4().hex}.parquet"
+def new_data_file(folder: str, footer_hash: str = "") -> str:
+    """Return a new name for a Parquet file; that of a data file carries the hash of its footer.
 
-
-def hashed_name(path: str, footer_hash: str) -> str:
-    """Return the name of a data file, which carries the hash of its footer.
-
-    >>> hashed_name("u7-ab/_g=1/_e=2/part-x.parquet", "0123456789abcdef")
-    'u7-ab/_g=1/_e=2/part-x-0123456789abcdef.parquet'
+    >>> new_data_file("u7-ab/_g=1/_e=2", "0123456789abcdef").endswith("-0123456789abcdef.parquet")
+    True
     """
-    return f"{path.removesuffix('.parquet')}-{footer_hash}.parquet"
+    return f"{folder}/part-{uuid.uuid4().hex}{footer_hash and '-'}{footer_hash}.parquet"
 
 
 def footer_hash_in(path: str) -> str | None:
@@ -172,8 +173,8 @@ def footer_hash_in(path: str) -> str | None:
 
 
 def is_data_file(path: str) -> bool:
-    """Whether a file below a table is none of the directory's, finished or not."""
-    return SIDE_SUFFIX not in path
+    """Whether a file below a table is none of the directory's."""
+    return not path.endswith(SIDE_SUFFIX)
 
 
 def side_file(path: str) -> str:
@@ -183,11 +184,6 @@ def side_file(path: str) -> str:
     'u7-ab/_g=1/_e=2/part-x.keys'
     """
     return path.removesuffix(".parquet") + SIDE_SUFFIX
-
-
-def partial_side_file(path: str) -> str:
-    """Return a name for a side file while it is being written; known for what it is if it is left."""
-    return side_file(path).removesuffix(SIDE_SUFFIX) + f".{_id()[:8]}{SIDE_SUFFIX}"
 
 
 def quarantine_file(slot: int, name: str) -> str:

@@ -26,6 +26,7 @@ from ebb.warehouse.store.paths import (
     LOCK,
     LOG,
     QUARANTINE_SUFFIX,
+    RANGES,
     STATES,
     entry_name,
     entry_version,
@@ -82,6 +83,11 @@ class Table:
     def states(self) -> Path:
         """Return the folder of the ledger's states."""
         return self.hidden / STATES
+
+    @property
+    def ranges(self) -> Path:
+        """Return the folder of objects with key ranges."""
+        return self.hidden / RANGES
 
     @property
     def quarantine(self) -> Path:

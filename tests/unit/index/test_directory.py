@@ -1,20 +1,15 @@
-"""The directory: which blocks it finds, how they are cut into stripes, and what it writes down."""
+"""The directory: which blocks it finds, which a merge can take over, and how they are cut into stripes."""
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Sequence
-from random import Random
 
 import pytest
 
-from ebb.index.directory import Block, Directory, Filter, stripes
-from ebb.index.grid import Cell
-from ebb.index.keys import Interval, code, successor
-from ebb.index.sidefile import dump_blocks, load_blocks
+from ebb.index.contents import ChunkPages, Contents, RowGroup, shortened
+from ebb.index.directory import Block, FileBlocks, blocks_in, blocks_in_order, copied_blocks, find, only_key, stripes
+from ebb.index.keys import Interval, code
 
-CELL, OTHER_CELL = Cell(0, 0), Cell(1, 2)
 ALL = [Interval(b"", None)]
 OPEN = None
 
@@ -27,16 +22,33 @@ def file(path: str, *ends: tuple[str, str | None]) -> list[Block]:
     return [block(path, group, start, stop) for group, (start, stop) in enumerate(ends)]
 
 
-def directory(*files: Sequence[Block]) -> Directory:
-    made = Directory()
-    for blocks in files:
-        made.add(blocks[0].path, blocks)
-    return made
+def contents_of(blocks: Sequence[Block]) -> Contents:
+    """Return the contents of a file with these row groups."""
+
+    def row_group(one: Block) -> RowGroup:
+        chunk = ChunkPages(4, one.size_bytes, one.records, 1, 0, (one.size_bytes,), (one.records,), (0,))
+        return RowGroup(
+            records=one.records,
+            raw_bytes=0,
+            interval=Interval(one.start, one.stop),
+            slots=(1, 1, 2, 2),
+            chunks=[chunk],
+            filters=(),
+        )
+
+    return Contents(Contents.dump(b"", [row_group(one) for one in blocks]))
 
 
-def found(where: Directory, *ends: tuple[str, str | None], paths: Sequence[str] | None = None) -> list[tuple[str, int]]:
-    intervals = [Interval(start.encode(), None if stop is None else stop.encode()) for start, stop in ends]
-    return [(b.path, b.row_group) for b in where.find(intervals, where.paths() if paths is None else paths)]
+def directory(*files: Sequence[Block]) -> list[FileBlocks]:
+    return [blocks_in(blocks[0].path, contents_of(blocks)) for blocks in files]
+
+
+def interval(start: str, stop: str | None) -> Interval:
+    return Interval(start.encode(), None if stop is None else stop.encode())
+
+
+def found(where: Sequence[FileBlocks], *ends: tuple[str, str | None]) -> list[tuple[str, int]]:
+    return [(b.path, b.row_group) for b in find(where, [interval(*asked) for asked in ends])]
 
 
 @pytest.mark.parametrize(
@@ -61,27 +73,25 @@ def found(where: Directory, *ends: tuple[str, str | None], paths: Sequence[str] 
 def test_a_block_meets_an_interval_that_begins_before_it_ends_and_ends_after_it_begins(
     ends: tuple[str, str | None], asked: tuple[str, str | None], *, meets: bool
 ) -> None:
-    start, stop = asked
     only = block("f", 0, *ends)
 
-    assert only.meets(Interval(start.encode(), None if stop is None else stop.encode())) == meets
+    assert only.meets(interval(*asked)) == meets
     assert found(directory([only]), asked) == [("f", 0)] * meets
+    assert found([blocks_in_order([only])], asked) == [("f", 0)] * meets
 
 
-def test_an_empty_directory_finds_nothing() -> None:
-    empty = Directory()
+@pytest.mark.parametrize("asked", [ALL, [Interval.of_key((n,)) for n in range(65)]], ids=["few", "many"])
+def test_where_nothing_is_nothing_is_found(asked: list[Interval]) -> None:
+    empty = Contents(Contents.dump(b"", []))
 
-    assert (len(empty), empty.paths(), "f" in empty) == (0, [], False)
-    assert empty.find(ALL, []) == empty.find([Interval.of_key((n,)) for n in range(65)], []) == []
+    assert find([], asked) == find([blocks_in("f", empty)], asked) == find([blocks_in_order([])], asked) == []
 
 
-def test_a_directory_knows_its_files_and_their_blocks() -> None:
-    one, other = file("one", ("a", "c"), ("c", "e")), file("other", ("b", None))
-    both = directory(one, other)
+def test_the_contents_of_a_file_are_its_blocks() -> None:
+    one = [block("one", 0, "a", "c", 7), block("one", 1, "c", "e", 8), block("one", 2, "e", OPEN, 9)]
 
-    assert (len(both), both.paths(), "one" in both, "none" in both) == (2, ["one", "other"], True, False)
-    assert (both.blocks("one"), both.blocks("other")) == (tuple(one), tuple(other))
-    assert both.find(ALL, ["other", "one"]) == [one[0], other[0], one[1]]
+    assert find(directory(one), ALL) == one
+    assert find([blocks_in_order(reversed(one))], ALL) == one
 
 
 RUN = file("run", ("a", "c"), ("c", "f"), ("f", "k"), ("k", "q"), ("q", OPEN))
@@ -131,20 +141,6 @@ def test_what_is_found_is_in_the_order_of_starts_then_files_then_row_groups() ->
     ]  # fmt: skip
 
 
-def test_blocks_of_every_file_are_found() -> None:
-    both = directory(RUN)
-    both.add("early", EARLY)
-
-    assert found(both, ("b", "c")) == [("run", 0), ("early", 1)]
-
-
-def test_only_blocks_of_the_named_files_are_found() -> None:
-    everything = directory(RUN, WIDE, EARLY)
-
-    assert found(everything, ("b", "c"), paths=["early", "run"]) == [("run", 0), ("early", 1)]
-    assert found(everything, ("b", "c"), paths=[]) == []
-
-
 MANY = [(chr(n), chr(n) + "\x00") for n in range(0x20, 0x7F)]  # one character each: more than are looked up one by one
 
 
@@ -183,58 +179,108 @@ def test_the_last_of_many_intervals_may_be_open() -> None:
     assert found(directory(file("f", ("~\x00", "\x7f"))), *many) == []
 
 
-@pytest.mark.parametrize("ends", [("b", "p"), ("b", None)])
-def test_a_row_group_of_unknown_keys_between_others_is_found(ends: tuple[str, str | None]) -> None:
-    """A footer keeps no statistics of texts of several kilobytes: such a row group can be anywhere in its file."""
+def test_row_groups_in_any_order_are_found() -> None:
+    """Another tool need not have sorted its file; a row group of which nothing is known may hold any key."""
     unknown = ("", OPEN)
-    where = directory(file("f", unknown, ("b", "c"), unknown, unknown, ("x", "z")), file("g", ends))
+    where = [blocks_in_order(file("f", ("x", "z"), unknown, ("b", "c"), ("a", "y"), unknown, ("b", "bb")))]
 
-    assert found(where, ("m", "n"), paths=["f"]) == [("f", 2), ("f", 3)]
-    assert found(where, ("a", "b"), paths=["f"]) == [("f", 0)]
-    assert found(where, ("b", "c"), paths=["f"]) == [("f", 0), ("f", 1), ("f", 2), ("f", 3)]
-    assert found(where, ("y", None), paths=["f"]) == [("f", 2), ("f", 3), ("f", 4)]
-    assert found(where, ("z", None), paths=["f"]) == []
-    assert found(where, *MANY, paths=["f"]) == [("f", 0), ("f", 1), ("f", 2), ("f", 3), ("f", 4)]
-    assert where.blocks("f")[2] == block("f", 2, "b", "z")
+    assert found(where, ("m", "n")) == [("f", 1), ("f", 4), ("f", 3)]
+    assert found(where, ("b", "b\x00")) == [("f", 1), ("f", 4), ("f", 3), ("f", 2), ("f", 5)]
+    assert found(where, ("y", OPEN)) == [("f", 1), ("f", 4), ("f", 0)]
+    assert found(where, *MANY) == [("f", 1), ("f", 4), ("f", 3), ("f", 2), ("f", 5), ("f", 0)]
 
 
-@pytest.mark.parametrize("ends", [[("", OPEN), ("x", "z")], [("a", "b"), ("", OPEN), ("x", "z")]])
-def test_a_row_group_of_unknown_keys_before_the_last_one_is_found(ends: list[tuple[str, str | None]]) -> None:
-    assert found(directory(file("f", *ends)), ("m", "n")) == [("f", len(ends) - 2)]
+def test_only_blocks_that_are_met_are_made() -> None:
+    """A file may have thousands of row groups, and a probe needs one of them."""
+    made: list[int] = []
+    inner = blocks_in_order(file("f", *((f"{n:03}", f"{n + 1:03}") for n in range(500))))
+
+    def counted(place: int) -> Block:
+        made.append(place)
+        return inner.block(place)
+
+    assert [b.row_group for b in inner._replace(block=counted).met(interval("250", "252"))] == [250, 251]
+    assert made == [250, 251]
 
 
-def test_a_file_of_unknown_keys_may_hold_any() -> None:
-    where = directory(file("f", ("", OPEN), ("", OPEN)))
-
-    assert found(where, ("m", "n")) == found(where, ("", "\x00")) == [("f", 0), ("f", 1)]
+SLOTS = [code((slot,)) for slot in range(10)]  # of expirations
+A, B, C = (code((name,)) for name in "abc")
 
 
-def test_a_discarded_file_is_found_no_more_and_the_others_stay() -> None:
-    everything = directory(RUN, WIDE, LONG)
-    everything.discard("long")
-
-    assert (len(everything), everything.paths(), "long" in everything) == (2, ["run", "wide"], False)
-    assert found(everything, ("g", "g\x01")) == [("wide", 0), ("run", 2)]
-    with pytest.raises(KeyError):
-        everything.blocks("long")
+def of_records(first: bytes, last: bytes, path: str = "f", row_group: int = 0) -> Block:
+    """Return the block whose first and last record have these codes."""
+    return Block(path, row_group, first, last + b"\x00", 1, 1)
 
 
-def test_discarding_an_unknown_file_changes_nothing() -> None:
-    where = directory(RUN)
-    where.discard("none")
-    Directory().discard("none")
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ((A + SLOTS[1], A + SLOTS[9]), A),
+        ((A + SLOTS[1], A + SLOTS[1]), A),
+        ((A + SLOTS[1], B + SLOTS[1]), None),
+        ((code((1, 2, 3)), code((1, 2, 9))), code((1, 2))),
+        ((code((1, 2, 3)), code((1, 3, 3))), None),
+        ((code(("", 3)), code(("", 4))), code(("",))),
+        ((code(("", 3)), code(("\0", 3))), None),
+    ],
+    ids=["one key", "one record", "two keys", "a key of two parts", "two of them", "the empty text", "a longer one"],
+)
+def test_the_only_key_of_a_block_is_known_from_its_ends(ends: tuple[bytes, bytes], expected: bytes | None) -> None:
+    assert only_key(of_records(*ends)) == expected
 
-    assert where.find(ALL, ["run"]) == RUN
+
+@pytest.mark.parametrize("length", [200, 245, 246, 247, 248, 254, 255, 256, 257, 300])
+@pytest.mark.parametrize("byte", [b"a", b"\xff", b"\0"])
+def test_the_only_key_of_a_block_is_never_a_part_of_it(length: int, byte: bytes) -> None:
+    """Long ends are cut, so that the key is not known; never are two keys taken for one."""
+    long = byte * length
+    one = shortened(Interval(code((long, 1)), code((long, 9)) + b"\0"))
+    several = [
+        shortened(Interval(code((long[:first], 1)), code((long[:last] + end, 9)) + b"\0"))
+        for first in range(length - 14, length + 1)
+        for last in range(first, length + 1)
+        for end in (b"", b"b")
+        if last > first or end
+    ]
+
+    assert only_key(Block("f", 0, one.start, one.stop, 1, 1)) in (None, code((long,)))
+    assert {only_key(Block("f", 0, found.start, found.stop, 1, 1)) for found in several} == {None}
+    assert only_key(Block("f", 0, code((long, 1)), None, 1, 1)) is None
 
 
-def test_a_file_that_was_forgotten_can_be_taken_in_again() -> None:
-    where = directory(RUN)
-    where.discard("run")
-    where.discard("run")
-    assert "run" not in where
-    where.add("run", RUN[:2])
+def copied(*blocks: Block) -> list[int]:
+    numbered = [block._replace(row_group=number) for number, block in enumerate(blocks)]
+    return [block.row_group for block in copied_blocks(numbered, lambda _: True)]
 
-    assert where.find(ALL, ["run"]) == RUN[:2]
+
+@pytest.mark.parametrize(
+    ("blocks", "expected"),
+    [
+        ([], []),
+        ([of_records(A + SLOTS[1], C + SLOTS[1])], [0]),
+        ([of_records(A + SLOTS[1], B + SLOTS[1]), of_records(B + SLOTS[2], C + SLOTS[1])], [0, 1]),
+        ([of_records(A + SLOTS[1], B + SLOTS[2]), of_records(B + SLOTS[1], C + SLOTS[1])], []),
+        ([of_records(A + SLOTS[1], C + SLOTS[2]), of_records(B + SLOTS[1], B + SLOTS[9])], [1]),
+        ([of_records(A + SLOTS[1], C + SLOTS[2]), of_records(B + SLOTS[1], C + SLOTS[1]), of_records(C + SLOTS[1], C + SLOTS[9])], [2]),
+        ([of_records(A + SLOTS[1], A + SLOTS[9]), of_records(A + SLOTS[1], A + SLOTS[9]), of_records(A + SLOTS[3], B + SLOTS[1])], [0, 1]),
+        ([of_records(A + SLOTS[1], C + SLOTS[1]), of_records(A + SLOTS[2], B + SLOTS[1]), of_records(B + SLOTS[5], C + SLOTS[0])], []),
+        ([Block("f", 0, b"", None, 1, 1)], [0]),
+        ([Block("f", 0, b"", None, 1, 1), of_records(B + SLOTS[5], C + SLOTS[0])], []),
+        ([of_records(A + SLOTS[1], B + SLOTS[1]), Block("f", 0, C, None, 1, 1)], [0, 1]),
+    ],
+    ids=["none", "one", "side by side", "overlapping", "one key within another block", "one key at its end",
+         "one key twice and before others", "within one that reaches far", "unknown keys alone",
+         "unknown keys before others", "an open one at the end"],
+)  # fmt: skip
+def test_a_block_that_meets_no_other_or_has_one_key_is_taken_over(blocks: list[Block], expected: list[int]) -> None:
+    assert copied(*blocks) == expected
+
+
+def test_a_block_that_must_not_be_copied_is_not_but_keeps_others_from_it() -> None:
+    first, second = of_records(A + SLOTS[1], C + SLOTS[1], "f"), of_records(B + SLOTS[1], C + SLOTS[2], "g")
+
+    assert copied_blocks([first, second], lambda block: block.path == "g") == []
+    assert copied_blocks([first], lambda block: block.path == "g") == []
 
 
 def sized(*blocks: tuple[str, int]) -> list[Block]:
@@ -274,100 +320,3 @@ def test_small_blocks_count_for_the_least_in_a_stripe() -> None:
     blocks = sized(("a", 1), ("b", 0), ("c", 9), ("d", 1))
     cut = [[b.row_group for b in part] for part, _ in stripes(blocks, 8, 8, least_bytes=4)]
     assert cut == [[0, 1], [2], [3]]
-
-
-NAME, PATH = "part-7.parquet", "u7-ab/0/_g=1/_e=2/part-7.parquet"
-PLAIN = (
-    Block(PATH, 0, b"", code(("a",)), 1, 1),
-    Block(PATH, 1, code(("a",)), code(("a",)) + b"\x00", 2**32 - 1, 2**64 - 1),
-    Block(PATH, 2, code(("b", 7)), None, 0, 0),
-)
-FILTERED = (
-    Block(PATH, 0, code((1,)), successor(code((9,))), 10, 4096, (Filter(4, 47, 0xDEADBEEF), Filter(0, 0, 0))),
-    Block(PATH, 1, code((9,)), None, 20, 9999, (Filter(2**64 - 1, 2**32 - 1, 2**32 - 1), Filter(51, 1, 1))),
-)
-KEPT: dict[str, tuple[Block, ...]] = {
-    "none": (),
-    "one": (Block(PATH, 0, b"k", b"l", 5, 6),),
-    "one open": (Block(PATH, 0, b"", None, 5, 6),),
-    "an empty stop": (Block(PATH, 0, b"", b"", 5, 6),),
-    "several": PLAIN,
-    "with filters": FILTERED,
-    "long keys": (Block(PATH, 0, b"a" * 70_000, b"b" * 70_000, 5, 6),),
-}
-
-
-@pytest.mark.parametrize("kept", KEPT.values(), ids=KEPT)
-def test_what_is_written_down_is_read_back(kept: tuple[Block, ...]) -> None:
-    assert load_blocks(NAME, PATH, dump_blocks(NAME, kept)) == kept
-
-
-def test_blocks_are_written_as_these_bytes() -> None:
-    """They are kept on disk: another layout needs another version in the first eight bytes."""
-    blocks = (
-        Block("p", 0, b"ab", b"c", 3, 4, (Filter(5, 6, 7),)),
-        Block("p", 1, b"d", None, 8, 9, (Filter(10, 11, 12),)),
-    )
-    content = (
-        struct.pack("<III", 2, 1, 2) + "é".encode()
-        + struct.pack("<II", 3, 8) + struct.pack("<QQ", 4, 9)
-        + struct.pack("<QQ", 5, 10) + struct.pack("<II", 6, 11) + struct.pack("<II", 7, 12)
-        + struct.pack("<II", 2, 1) + struct.pack("<II", 1, 2**32 - 1)
-        + b"ab" b"d" b"c"
-    )  # fmt: skip
-
-    assert dump_blocks("é", blocks) == b"EBBKEYS1" + struct.pack("<I", zlib.crc32(content)) + content
-
-
-def test_blocks_get_the_path_that_they_are_read_for() -> None:
-    loaded = load_blocks(NAME, "elsewhere", dump_blocks(NAME, PLAIN))
-
-    assert loaded == tuple(b._replace(path="elsewhere") for b in PLAIN)
-
-
-def test_blocks_with_different_numbers_of_filters_cannot_be_written() -> None:
-    with pytest.raises(ValueError, match=r"shorter|longer"):
-        dump_blocks(NAME, [FILTERED[0], PLAIN[1]])
-
-
-@pytest.mark.parametrize("kept", [KEPT["none"], PLAIN, FILTERED], ids=["none", "several", "with filters"])
-def test_no_flipped_byte_goes_unnoticed(kept: tuple[Block, ...]) -> None:
-    data = dump_blocks(NAME, kept)
-    for place in range(len(data)):
-        for flip in (*(1 << bit for bit in range(8)), 0xFF):
-            damaged = data[:place] + bytes([data[place] ^ flip]) + data[place + 1 :]
-
-            assert load_blocks(NAME, PATH, damaged) is None, (place, flip)
-
-
-@pytest.mark.parametrize("kept", [KEPT["none"], PLAIN, FILTERED], ids=["none", "several", "with filters"])
-def test_no_missing_or_further_byte_goes_unnoticed(kept: tuple[Block, ...]) -> None:
-    data = dump_blocks(NAME, kept)
-    cut = [data[:length] for length in range(len(data))] + [data[length:] for length in range(1, len(data))]
-    grown = [data + tail for tail in (b"\x00", b"\xff", b"\x00" * 4096, data)] + [b"\x00" + data]
-
-    assert {load_blocks(NAME, PATH, damaged) for damaged in cut + grown} == {None}
-
-
-@pytest.mark.parametrize(
-    "name", ["", "part-8.parquet", "part-7.parque", "part-7.parquet2", "PART-7.parquet", "é", PATH]
-)
-def test_blocks_of_another_file_are_not_believed(name: str) -> None:
-    assert load_blocks(name, PATH, dump_blocks(NAME, PLAIN)) is None
-    assert load_blocks(NAME, PATH, dump_blocks(name, PLAIN)) is None
-
-
-@pytest.mark.parametrize("magic", [b"EBBKEYS0", b"EBBKEYS2", b"PAR1PAR1", b"\x00" * 8])
-def test_another_version_is_not_read(magic: bytes) -> None:
-    assert load_blocks(NAME, PATH, magic + dump_blocks(NAME, PLAIN)[8:]) is None
-
-
-def test_random_bytes_are_not_blocks() -> None:
-    random = Random(20240301)
-    for size in [*range(200), 4096, 100_000]:
-        noise = random.randbytes(size)
-
-        assert load_blocks(NAME, PATH, noise) is None
-        assert load_blocks(NAME, PATH, b"EBBKEYS1" + noise) is None
-        assert load_blocks(NAME, PATH, b"\x00" * size) is None
-        assert load_blocks(NAME, PATH, b"EBBKEYS1" + b"\x00" * size) is None

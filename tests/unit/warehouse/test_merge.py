@@ -11,6 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ebb.index.cellfile import CellFile
+from ebb.warehouse.parquet import merge
+from ebb.warehouse.parquet.chunks import RowGroups
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.writer import Layout, Written
 from tests.runs import SMALL, Row, layout_in, merged, ordered, read_back, written
@@ -84,7 +87,6 @@ def test_a_merge_in_stripes_writes_the_same_records_as_one_in_one_piece(tmp_path
     assert len(in_stripes.files) > 3
     assert keys_of(layouts[0], in_stripes) == keys_of(layouts[1], in_one)
     assert sorted(ids) == sorted(all_ids) == list(range(3000))
-    assert in_stripes.expirations == in_one.expirations
 
 
 def test_a_merge_reads_every_row_group_once_and_holds_one_stripe_at_a_time(
@@ -93,13 +95,13 @@ def test_a_merge_reads_every_row_group_once_and_holds_one_stripe_at_a_time(
     layout = layout_in(tmp_path, [pa.int64()], replace(SMALL, stripe_bytes=4 * 1024))
     files = [file for rows in three_runs(list(range(900))) for file in written(layout, rows).files]
     reads: list[tuple[str, list[int]]] = []
-    plain_read = DataFile.read
+    plain_read = merge.read_row_groups
 
-    def counted(file: DataFile, numbers: list[int]) -> pa.Table:
-        reads.append((file.path, list(numbers)))
-        return plain_read(file, numbers)
+    def counted(parts: list[RowGroups], names: list[str]) -> pa.Table:
+        reads.extend((file.path, list(numbers)) for file, numbers in parts)
+        return plain_read(parts, names)
 
-    monkeypatch.setattr(DataFile, "read", counted)
+    monkeypatch.setattr(merge, "read_row_groups", counted)
     merged(layout, files)
 
     row_groups = [(path, number) for path, numbers in reads for number in numbers]
@@ -121,9 +123,70 @@ def test_a_run_continues_in_other_files_where_a_key_ends(tmp_path: Path) -> None
 
 def test_one_key_of_many_records_is_cut_by_its_expirations(tmp_path: Path) -> None:
     """All parts of the key are the same in every row group: the expiration slot narrows the intervals."""
-    layout = layout_in(tmp_path, [pa.string(), pa.int64()])
+    layout = layout_in(tmp_path, [pa.string(), pa.int64()], replace(SMALL, long_key_bytes=10**9))
     rows = [("same", 7, 1 + number, number) for number in range(600)]
 
     result = merged(layout, [file for part in (rows[::2], rows[1::2]) for file in written(layout, part).files])
 
     assert read_back(layout, result.files)["id"].to_pylist() == list(range(600))
+
+
+def row_groups_of(layout: Layout, files: list[CellFile]) -> list[tuple[Any, ...]]:
+    """Return the checksums of the row groups of files: their bytes, wherever they lie."""
+    found = []
+    for file in files:
+        contents = DataFile.open(layout.table, file).contents
+        for number in range(contents.row_groups):
+            first = number * contents.leaves
+            found.append(tuple(contents.chunk_sums[first : first + contents.leaves]))
+    return found
+
+
+def test_a_long_key_is_taken_over_as_it_is_between_keys_that_are_merged(tmp_path: Path) -> None:
+    layout = layout_in(tmp_path, [pa.int64()], replace(SMALL, long_key_bytes=1024))
+    keys = [(key, 5 + number % 7) for key in range(30) for number in range(40 if key in (3, 4, 20) else 1)]
+    runs = [[(key, exp, 1000 * run + n) for n, (key, exp) in enumerate(keys)] for run in range(3)]
+    files = [file for rows in runs for file in written(layout, rows).files]
+
+    result = merged(layout, files)
+
+    found = keys_of(layout, result)
+    assert [key for key, _ in found] == sorted(key for rows in runs for key, _, _ in rows)
+    assert sorted(found) == sorted((key, exp) for rows in runs for key, exp, _ in rows)
+    before, after = row_groups_of(layout, files), row_groups_of(layout, result.files)
+    long = [sums for sums in before if sums in after]
+    assert len(long) >= 3 * 3, "every run has row groups of three long keys"
+    assert len(set(before) - set(after)) >= 3, "the others were merged"
+
+
+def test_runs_of_keys_that_do_not_overlap_are_taken_over_whole(tmp_path: Path) -> None:
+    layout = layout_in(tmp_path, [pa.int64()])
+    files = [
+        file for low in (200, 0, 100) for file in written(layout, [(low + n, 5, low + n) for n in range(99)]).files
+    ]
+
+    result = merged(layout, files)
+
+    assert keys_of(layout, result) == [(low + n, 5) for low in (0, 100, 200) for n in range(99)]
+    large = set(row_groups_of(layout, result.files)) & set(row_groups_of(layout, files))
+    assert len(large) >= len(row_groups_of(layout, files)) - 3
+
+
+def test_a_row_group_with_an_expired_record_is_never_taken_over(tmp_path: Path) -> None:
+    layout = layout_in(tmp_path, [pa.int64()])
+    files = [file for low in (0, 100) for file in written(layout, [(low + n, 5 + n % 2, n) for n in range(99)]).files]
+
+    result = merged(layout, files, clock=5)
+
+    assert {exp for _, exp in keys_of(layout, result)} == {6}
+    assert not set(row_groups_of(layout, result.files)) & set(row_groups_of(layout, files))
+
+
+def test_files_from_before_a_column_was_added_are_written_anew(tmp_path: Path) -> None:
+    layout = layout_in(tmp_path, [pa.int64()])
+    files = written(layout, [(n, 5, n) for n in range(99)]).files
+    grown = replace(layout, schema=layout.schema.append(pa.field("late", pa.float64())))
+
+    result = merged(grown, files)
+
+    assert read_back(grown, result.files)["late"].null_count == 99
