@@ -14,6 +14,7 @@ from datetime import datetime
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
+from ebb.index.grid import Cell
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure
@@ -149,10 +150,11 @@ def _counted(snapshot: Snapshot) -> tuple[Sequence[CellFile], int | None, tuple[
 
 
 def _cells(files: Sequence[CellFile]) -> tuple[CellStatus, ...]:
-    cells: dict[tuple[int, int], Counter[str]] = {}
+    cells: dict[Cell, Counter[str]] = {}
     for file in files:
         cells.setdefault(file.cell, Counter()).update(records=file.records, bytes=file.size_bytes, files=1)
-    return tuple(CellStatus(group=g, cohort=e, **counts) for (g, e), counts in sorted(cells.items()))
+    found = sorted(cells.items())
+    return tuple(CellStatus(group=cell.group, cohort=cell.cohort, **counts) for cell, counts in found)
 
 
 def _age(kind: TimeKind, age: int) -> str:

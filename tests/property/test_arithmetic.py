@@ -141,7 +141,8 @@ def test_the_bound_is_the_one_that_create_demands_and_chooses_by(formulas: dict[
 
     assert choice.grid.cohorts.run == w
     assert declared_bound(RETIRE, choice.grid, line, 1) == formulas["shortest_bound"](w, 1, 1) <= bound
-    assert choice.grid == Grid(*map(Ring, formulas["groups_and_cohorts"](36, 6, w), (6, w)))
+    groups, cohorts = formulas["groups_and_cohorts"](36, 6, w)
+    assert choice.grid == Grid(Ring(groups, 6), Ring(cohorts, w))
     assert lag_ticks(bound, line, 1) == max(0, bound - 1 - 2)
 
 
