@@ -147,10 +147,10 @@ def test_the_bound_is_the_one_that_create_demands_and_chooses_by(formulas: dict[
 
 
 def test_the_log_takes_what_was_measured_and_what_the_page_reckons_with(formulas: dict[str, Any]) -> None:
-    path = f"u492323-{'0' * 32}/0/_g=3/_e=5/part-{'0' * 32}-{'0' * 16}.parquet"
+    path = f"u492323-{'0' * 12}/0/_g=3/_e=5/part-{'0' * 32}-{'0' * 16}.parquet"
     slots = {"_ins_slot": 492323, "_exp_slot": 492359}
     stats = json.dumps({"numRecords": 2317, "minValues": slots, "maxValues": slots, "nullCount": slots})
-    cell = {"_g": "3", "_e": "5"}
+    cell = {"_gen": "0", "_g": "3", "_e": "5"}
     added = encoded([add_action(path, 2_240_000, cell, 10**12, data_change=True, statistics=stats)])
     removed = encoded([remove_action(path, 2_240_000, cell, 10**12, data_change=True)])
     measured = log_bytes(rows_of(RESULTS / "constants.jsonl")[1:])

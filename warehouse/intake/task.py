@@ -164,7 +164,7 @@ class Task:
             if cell == _QUARANTINE:
                 refused.extend(self._refused(table) for table in tables)
                 return Written(), 0
-            run, expired = RunWriter(layout, cell), 0
+            run, expired = RunWriter(layout, cell._replace(generation=self.spec.grid.generation)), 0
             for table in tables:
                 kept = table.filter(pc.invert(table[OVER]))
                 expired += table.num_rows - kept.num_rows
