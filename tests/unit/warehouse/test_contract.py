@@ -17,9 +17,11 @@ import ebb
 from ebb import OpenTable, Warehouse
 from ebb.index.grid import Cell
 from ebb.maintenance.landing.run import Outcome
+from ebb.warehouse.parquet.writer import Written
 from ebb.warehouse.settings import Settings
 from tests.builders import NOW, arrow_batch, integer_table, open_warehouse, scanned_ids, write_batch
 from tests.contract import declared_by_newer, table_of_generation
+from tests.filestore import cell_file
 from tests.foreign import READS, WAYS, WRITES, append, delta, filled, fresh, ids, set_properties
 from tests.model import Model, Record
 from tests.unit.cli.command import Command, state_of
@@ -295,6 +297,12 @@ def test_paths_do_not_say_the_generation_and_the_log_does(tmp_path: Path) -> Non
     assert file.cell == table.table.snapshot().spec.grid.cell_of(1, 3) == Cell(file.cell.group, file.cell.cohort, 3)
     assert re.fullmatch(r"u1-[0-9a-f]+/0/_g=\d+/_e=\d+/part-[0-9a-f]{32}-[0-9a-f]{16}\.parquet", file.path)
     assert list(entry.adds[0]["partitionValues"]) == delta(table).metadata().partition_columns == ["_gen", "_g", "_e"]
+
+
+def test_what_a_task_tells_the_driver_of_its_files_has_their_generation() -> None:
+    files = [cell_file("a/1", (1, 2, 3)), cell_file("a/2", (1, 2, 0))]
+
+    assert Written.loads(Written(files=files).dumps()).files == files
 
 
 def test_only_the_user_s_columns_are_shown(tmp_path: Path) -> None:
