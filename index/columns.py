@@ -1,8 +1,8 @@
 """Columns and types: one spelling, Spark's DDL names, translated from and to Delta.
 
 ``bigint`` in a table's schema, in a message and in ``--schema`` is the same word. Only the columns of the user are
-described here; ``_ins_slot`` and ``_exp_slot`` and the partition columns ``_g`` and ``_e`` are added where files
-and tables are made. Pure.
+described here; ``_ins_slot`` and ``_exp_slot`` and the partition columns ``_gen``, ``_g`` and ``_e`` are added where
+files and tables are made. Pure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXPIRES_SLOT = "_exp_slot"
 SLOT_COLUMNS = (INSERTED_SLOT, EXPIRES_SLOT)
 
 
-PARTITION_COLUMNS = ("_g", "_e")
+PARTITION_COLUMNS = ("_gen", "_g", "_e")
 
 
 _DELTA_NAMES = {kind.delta: kind.name for kind in TYPES.values()}

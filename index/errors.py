@@ -15,7 +15,8 @@
     │   ├── LockedError
     │   ├── NotDueError
     │   └── ConflictError             somebody else committed in between
-    ├── UpgradeError                  the table was written by a newer Ebb
+    ├── UpgradeError                  the table has another format than this Ebb reads and writes
+    │   └── FeatureError              it is of a kind, or has features, that this Ebb does not know
     ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
     │   ├── AdoptionError             what it did cannot be adopted
     │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
@@ -39,6 +40,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "FeatureError",
     "ForeignCommitError",
     "InDoubtError",
     "InputError",
@@ -211,7 +213,42 @@ class UpgradeError(WarehouseError):
     """Arguments: table, format version found, format version known."""
 
     template = "table {0} has format version {1} and this Ebb knows {2}"
-    step = "upgrade Ebb"
+    step = "install a newer Ebb"
+
+    @property
+    def is_older(self) -> bool:
+        """Whether the table is older than what this Ebb knows, so that no newer Ebb helps."""
+        return int(self.args[1]) < int(self.args[2])
+
+    @property
+    def next_step(self) -> str:
+        """Return what to do: an older format is not converted."""
+        if self.is_older:
+            return "create the table again with this Ebb and load it from its source, or read it with the Ebb that wrote it"
+        return super().next_step
+
+
+class FeatureError(UpgradeError):
+    """Arguments: table, what it asks to be known (``kind``, ``reader`` or ``writer``), names, version of this Ebb."""
+
+    template = "table {0} {1}, which Ebb {2} does not know"
+
+    @property
+    def is_older(self) -> bool:
+        """Say no: what is not known is new."""
+        return False
+
+    @property
+    def facts(self) -> str:
+        """Return what is not known; of what only writers must know, that the table can be read."""
+        table, what, names, version = self.args
+        has = (
+            f"is of kind {names[0]}"
+            if what == "kind"
+            else f"has {what} feature{'s' * (len(names) != 1)} {', '.join(names)}"
+        )
+        is_readable = ", so it can be read and not written" if what == "writer" else ""
+        return self.template.format(table, has, version) + is_readable
 
 
 class ForeignCommitError(WarehouseError):

@@ -3,12 +3,14 @@
 Two axes: G groups over insertion slots and E cohorts over expiration slots. A ``Ring`` gives ``run`` consecutive
 slots to one partition before the next has its turn; a ``Shuffle`` permutes the turns within each cycle by a
 seeded hash. Update j adds to one group (at most E cells) and expires from one cohort (at most G cells), so it
-touches at most G + E - 1 cells whatever the lifetimes are. Pure: no Spark, no I/O.
+touches at most G + E - 1 cells whatever the lifetimes are. A grid belongs to a layout generation, and so does every
+cell that it makes: cells of two generations are never the same. Pure: no Spark, no I/O.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -19,10 +21,18 @@ __all__ = ["Axis", "Cell", "Grid", "Ring", "Shuffle"]
 
 
 class Cell(NamedTuple):
-    """One (group, cohort): a partition of the Delta table."""
+    """One (group, cohort) of one layout generation: a partition of the Delta table.
+
+    >>> str(Cell(1, 2)), str(Cell(1, 2, generation=3))
+    ('(1, 2)', '(1, 2) of generation 3')
+    """
 
     group: int
     cohort: int
+    generation: int = 0
+
+    def __str__(self) -> str:
+        return f"({self.group}, {self.cohort})" + (f" of generation {self.generation}" if self.generation else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +132,12 @@ class Grid:
 
     groups: Axis
     cohorts: Axis
+    generation: int = 0  # which layout of its table it is
+
+    def __post_init__(self) -> None:
+        if self.generation < 0:
+            msg = f"a grid of generation {self.generation}; generations start at 0"
+            raise UsageError(msg)
 
     def __str__(self) -> str:
         return f"{self.groups.count}x{self.cohorts.count}"
@@ -129,16 +145,22 @@ class Grid:
     @property
     def cells(self) -> frozenset[Cell]:
         """Return all cells."""
-        return frozenset(Cell(g, e) for g in range(self.groups.count) for e in range(self.cohorts.count))
+        return self._cells(range(self.groups.count), range(self.cohorts.count))
+
+    def _cells(self, groups: Iterable[int], cohorts: Collection[int]) -> frozenset[Cell]:
+        return frozenset(Cell(group, cohort, self.generation) for group in groups for cohort in cohorts)
 
     def cell_of(self, inserted: int, expires: int) -> Cell:
         """Return the cell of a record by its insertion and expiration slots."""
-        return Cell(self.groups.partition(inserted), self.cohorts.partition(expires))
+        return Cell(self.groups.partition(inserted), self.cohorts.partition(expires), self.generation)
 
     def cells_admitting(self, slot: int) -> frozenset[Cell]:
         """Return the cells that records inserted at ``slot`` can go to: one group, E cells."""
-        group = self.groups.partition(slot)
-        return frozenset(Cell(group, cohort) for cohort in range(self.cohorts.count))
+        return self.cells_of([self.groups.partition(slot)])
+
+    def cells_of(self, groups: Iterable[int]) -> frozenset[Cell]:
+        """Return the cells of some groups."""
+        return self._cells(groups, range(self.cohorts.count))
 
     def cohorts_expiring(self, clock: int, slot: int) -> frozenset[int]:
         """Return the cohorts with expiration slots in ``(clock, slot]``.  O(min(ticks, cycle))."""
@@ -147,8 +169,7 @@ class Grid:
 
     def cells_expiring(self, clock: int, slot: int) -> frozenset[Cell]:
         """Return the cells that records expiring in ``(clock, slot]`` can be in."""
-        cohorts = self.cohorts_expiring(clock, slot)
-        return frozenset(Cell(group, cohort) for group in range(self.groups.count) for cohort in cohorts)
+        return self._cells(range(self.groups.count), self.cohorts_expiring(clock, slot))
 
     def cells_touched(self, clock: int, slot: int) -> frozenset[Cell]:
         """Return all cells that the update from ``clock`` to ``slot`` may add to or expire from.

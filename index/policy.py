@@ -39,7 +39,7 @@ def make_grid(policy: str, groups: int, cohorts: int, ticks_per_span: int) -> Gr
     """Return the grid of a policy: round-robin, chronological, random or explicit runs ``VxW``.
 
     >>> make_grid("chronological", 2, 4, 8)
-    Grid(groups=Ring(count=2, run=4), cohorts=Ring(count=4, run=2))
+    Grid(groups=Ring(count=2, run=4), cohorts=Ring(count=4, run=2), generation=0)
     """
     check_size(groups, cohorts)
     if policy == "round-robin":

@@ -65,6 +65,7 @@ def adopt(table: Table, context: Context) -> Adoption:
     with table.lock(wait=context.wait, is_foreign_fine=True):
         started, phases = time.monotonic(), Phases()
         snapshot = table.snapshot()
+        snapshot.check_features()
         clock, known = snapshot.ledger.clock, snapshot.ledger.live_records
         nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
         if not snapshot.foreign:

@@ -84,7 +84,7 @@ def carry_out(
 def _check_cells(plan: Plan) -> None:
     strange = sorted(plan.cells_touched - plan.within)
     if strange:
-        touched = f"it would touch cell {tuple(strange[0])}, and may touch {len(plan.within)} others"
+        touched = f"it would touch cell {strange[0]}, and may touch {len(plan.within)} others"
         raise EngineError("the plan leaves its cells", touched, "nothing was changed; report this")
 
 

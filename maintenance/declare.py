@@ -62,6 +62,9 @@ class Description:
     """The declaration of a table in words that a user would type."""
 
     name: str
+    kind: str  # what the table is: stream
+    reader_features: tuple[str, ...]  # what an Ebb must know to read it
+    writer_features: tuple[str, ...]  # and what more to write to it
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     inserted: str
@@ -121,6 +124,9 @@ def described(spec: TableSpec) -> dict[str, Any]:
     }
     return {
         "name": spec.name,
+        "kind": spec.kind.value,
+        "reader_features": spec.features.reader,
+        "writer_features": spec.features.writer,
         "columns": spec.columns,
         "key": spec.key,
         "inserted": spec.inserted,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ebb.index.columns import Column, parse_columns
-from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, UsageError
+from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, UpgradeError, UsageError
 from ebb.index.strategy import check_strategy
 from ebb.maintenance.declare import (
     Declared,
@@ -68,7 +68,10 @@ def drop(table: Table, *, dry_run: bool = False) -> Dropped:
 def _content(table: Table) -> Dropped:
     try:
         snapshot = table.snapshot()
-    except (CorruptionError, ForeignCommitError):  # that it cannot be read may be why it is dropped
+        snapshot.check_features()  # one of them may say that the records must stay
+    except (CorruptionError, ForeignCommitError, UpgradeError) as error:  # that may be why it is dropped
+        if isinstance(error, UpgradeError) and not error.is_older:
+            raise
         return Dropped(name=table.name, live_records=None, files=None)
     return Dropped(
         name=table.name,

@@ -26,7 +26,7 @@ class Record(NamedTuple):
 
 def cell_file(
     path: str = "a/1",
-    cell: tuple[int, int] = (0, 0),
+    cell: tuple[int, ...] = (0, 0),
     ins: tuple[int, int] = (1, 1),
     exp: tuple[int, int] = (2, 2),
     records: int = 1,

@@ -15,6 +15,7 @@ from ebb.maintenance.plan.upkeep import plan_seal
 from tests.filestore import FileStore, Record
 
 MOST_PARTITIONS = 8
+GENERATIONS = st.integers(0, 2)
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def axes() -> st.SearchStrategy[Axis]:
 
 def grids() -> st.SearchStrategy[Grid]:
     """Draw a grid with any two axes."""
-    return st.builds(Grid, axes(), axes())
+    return st.builds(Grid, axes(), axes(), GENERATIONS)
 
 
 @st.composite
@@ -62,7 +63,7 @@ def exclusive_grids(draw: st.DrawFn, ticks_per_span: int) -> Grid:
     """Draw a grid that retire accepts."""
     run = draw(st.integers(1, 4))
     fewest = -(-ticks_per_span // run) + 1
-    return Grid(draw(axes()), Ring(draw(st.integers(fewest, fewest + 2)), run))
+    return Grid(draw(axes()), Ring(draw(st.integers(fewest, fewest + 2)), run), draw(GENERATIONS))
 
 
 @st.composite

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from ebb.index.cellfile import CellFile
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, SLOT_COLUMNS
 from ebb.index.errors import CorruptionError
+from ebb.index.grid import Cell, Grid
 from ebb.warehouse.intake.judge import judge
 from ebb.warehouse.intake.received import MARKS, REASON
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
@@ -98,9 +99,8 @@ def _counted(
         insertions.update(pc.unique(table[INSERTED_SLOT]).to_pylist())
     if not expirations:
         return Examined(file, problem="it holds no record")
-    cells = {(group, cohort) for group in _groups(spec, insertions) for cohort in _cohorts(spec, expirations)}
-    if is_suspect and cells != {tuple(file.cell)}:
-        return Examined(file, problem=f"its records do not all belong to cell {tuple(file.cell)}, where it lies")
+    if is_suspect and _cells(spec.grid, insertions, expirations) != {file.cell}:
+        return Examined(file, problem=f"its records do not all belong to cell {file.cell}, where it lies")
     found = replace(
         file,
         records=expirations.total(),
@@ -114,12 +114,9 @@ def _counted(
     return Examined(found, expirations)
 
 
-def _groups(spec: TableSpec, slots: Collection[int]) -> set[int]:
-    return {spec.grid.groups.partition(slot) for slot in slots}
-
-
-def _cohorts(spec: TableSpec, slots: Collection[int]) -> set[int]:
-    return {spec.grid.cohorts.partition(slot) for slot in slots}
+def _cells(grid: Grid, insertions: Collection[int], expirations: Collection[int]) -> set[Cell]:
+    groups, cohorts = set(map(grid.groups.partition, insertions)), set(map(grid.cohorts.partition, expirations))
+    return {Cell(group, cohort, grid.generation) for group in groups for cohort in cohorts}
 
 
 def _misfit(table: pa.Table, spec: TableSpec, clock: int | None) -> str | None:

@@ -77,7 +77,7 @@ def changed_ranges(
 
 
 def _cohort(file: CellFile) -> Cohort:
-    return 0, file.cell.cohort
+    return file.cell.generation, file.cell.cohort
 
 
 def _range_of(table: Table, file: CellFile) -> FileRange:

@@ -233,7 +233,7 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     """Delete a table, its records and its quarantine. Its landing folder stays; what is in it is told."""
     warehouse = state(ctx).open()
     content = warehouse.drop(name, dry_run=True)
-    summary = f"table {name}, whose log cannot be read"
+    summary = f"table {name}, whose records cannot be counted"
     if content.live_records is not None:
         records, files = render.counted(content.live_records, "live record"), render.counted(content.files or 0, "file")
         summary = f"table {name} with {records} in {files}"

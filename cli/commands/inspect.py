@@ -49,7 +49,7 @@ def status(
         bool,
         typer.Option(
             "--check",
-            help="Exit with 1 if a deletion bound is broken, a table cannot be read, or another tool wrote to one.",
+            help="Exit with 1 if a deletion bound is broken, a table cannot be read or written, or another tool wrote to one.",
         ),
     ] = False,
     json: Json = False,
@@ -114,8 +114,9 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
         for t in tables
         if t.foreign_commits
     ]
+    features = [render.visible(t.not_writable) for t in tables if t.not_writable]
     aside = [f"{t.name}: {where}: {told}" for t in tables for where, told in _aside(t).items()]
-    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *aside])
+    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *features, *aside])
 
 
 def _aside(table: Status) -> dict[str, str]:
@@ -175,6 +176,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
     ]
     if others:
         values["other tools"] = f"{'; '.join(others)}. Nothing is written before ebb adopt {table.name}"
+    if table.not_writable:
+        values["features"] = table.not_writable
     if table.uncounted_files:
         values["not counted"] = "; ".join(table.uncounted_files)
     return [*render.pairs(values), "", *render.heat_map(table, measure)]

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ebb.index.errors import InputError, UnknownTableError, UsageError, WarehouseError
+from ebb.index.errors import InputError, UnknownTableError, UpgradeError, UsageError, WarehouseError
 from ebb.index.inputs import InputRules
 from ebb.maintenance.api.table import OpenTable
 from ebb.maintenance.context import Context
@@ -201,7 +201,7 @@ class Warehouse:
         for table in tables:
             try:
                 register(spark, [table.at_latest(as_of)])
-            except (UsageError, InputError) as error:  # the query may be about other tables
+            except (UsageError, InputError, UpgradeError) as error:  # the query may be about other tables
                 refused[table.name] = error
                 unregister(spark, table.name)
         progress("asking Spark")

@@ -14,6 +14,7 @@ from datetime import datetime
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
+from ebb.index.grid import Cell
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure
@@ -65,10 +66,11 @@ class Status(Description):
     quarantined: int | None  # records; None if the quarantine cannot be read
     landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
     landing_refused: int | None  # files that were set aside there
+    not_writable: str | None  # why this Ebb can read the table and not write to it
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
-        """Return what somebody has to look after: a bound that is broken, a commit of another tool."""
+        """Return what somebody has to look after: a broken bound, a commit of another tool, features of a newer Ebb."""
         found: list[WarehouseError] = []
         if not self.deletion_bound_kept:
             facts = (
@@ -78,6 +80,8 @@ class Status(Description):
             found.append(WarehouseError(facts, "update it", self.name, hint="bound"))
         if self.foreign_commits:
             found.append(refusal(self.name, self.foreign_commits))
+        if self.not_writable is not None:
+            found.append(WarehouseError(self.not_writable))
         return tuple(found)
 
 
@@ -88,6 +92,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     files, live_records, uncounted = _counted(snapshot)
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
+    refused = spec.writer_refusal()
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -114,6 +119,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         quarantined=_quarantined(snapshot),
         landing_waiting=None if landed is None else landed.waiting + landed.taken,
         landing_refused=None if landed is None else landed.refused,
+        not_writable=None if refused is None else str(refused),
     )
 
 
@@ -149,10 +155,11 @@ def _counted(snapshot: Snapshot) -> tuple[Sequence[CellFile], int | None, tuple[
 
 
 def _cells(files: Sequence[CellFile]) -> tuple[CellStatus, ...]:
-    cells: dict[tuple[int, int], Counter[str]] = {}
+    cells: dict[Cell, Counter[str]] = {}
     for file in files:
         cells.setdefault(file.cell, Counter()).update(records=file.records, bytes=file.size_bytes, files=1)
-    return tuple(CellStatus(group=g, cohort=e, **counts) for (g, e), counts in sorted(cells.items()))
+    found = sorted(cells.items())
+    return tuple(CellStatus(group=cell.group, cohort=cell.cohort, **counts) for cell, counts in found)
 
 
 def _age(kind: TimeKind, age: int) -> str:

@@ -34,8 +34,8 @@ def plan_update(
     ``lag`` is for norebuild: how many ticks an expired record may stay in its file.
     """
     within = grid.cells_touched(clock, slot)
-    cohorts = grid.cohorts_expiring(clock, slot)
-    expiring = [f for f in live if f.min_exp <= slot and f.cell.cohort in cohorts]
+    cells = grid.cells_expiring(clock, slot)
+    expiring = [f for f in live if f.min_exp <= slot and f.cell in cells]
     match strategy:
         case Strategy.REBUILD:
             plan = _rebuild(slot, live, arriving, expiring)

@@ -711,7 +711,7 @@ def test_a_path_in_the_log_that_leads_out_of_the_table_is_refused_before_anythin
     precious.write_bytes(b"precious")
     table = open_warehouse(root).table("runs")
     before = sorted(table.table.all_files())
-    add = _added(path.format(outside=precious), {"_g": "0", "_e": "0"}, _ins_slot=1, _exp_slot=4)
+    add = _added(path.format(outside=precious), {"_gen": "0", "_g": "0", "_e": "0"}, _ins_slot=1, _exp_slot=4)
     _plant(table.table.folder, add)
 
     for command, run in _every_command(open_warehouse(root), "runs").items():

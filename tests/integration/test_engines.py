@@ -12,6 +12,7 @@ import pytest
 
 from ebb import OpenTable, Warehouse
 from ebb.cli.main import main
+from ebb.index.grid import Cell
 from ebb.warehouse.sql.spark import window_sql
 from tests.builders import SCHEMA, data_files, integer_table, open_warehouse, scanned, scanned_ids, write_batch
 from tests.model import Record
@@ -78,7 +79,7 @@ def test_delta_spark_describes_our_tables_and_would_vacuum_nothing_live(
     doomed = [row[0] for row in spark.sql(f"VACUUM {name} DRY RUN").collect()]
 
     assert (detail["format"], detail["minReaderVersion"], detail["minWriterVersion"]) == ("delta", 1, 2)
-    assert (detail["numFiles"], detail["partitionColumns"]) == (len(snapshot.files), ["_g", "_e"])
+    assert (detail["numFiles"], detail["partitionColumns"]) == (len(snapshot.files), ["_gen", "_g", "_e"])
     assert detail["sizeInBytes"] == sum(file.size_bytes for file in snapshot.files)
     assert [row["version"] for row in history] == list(range(snapshot.version, -1, -1))
     assert {row["operation"] for row in history} >= {"CREATE TABLE", "WRITE"}
@@ -97,9 +98,8 @@ def test_the_count_of_spark_is_the_count_of_records_that_are_stored(
 
     assert frame.count() == stored
     assert frame.where("_exp_slot > 8").count() == len(_window())
-    assert {(row["_g"], row["_e"]) for row in frame.select("_g", "_e").distinct().collect()} <= {
-        tuple(file.cell) for file in table.table.snapshot().files
-    }
+    cells = {Cell(row["_g"], row["_e"], row["_gen"]) for row in frame.select("_g", "_e", "_gen").distinct().collect()}
+    assert cells <= {file.cell for file in table.table.snapshot().files}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -673,7 +673,20 @@ def test_damaged_files_are_refused_as_a_whole_and_the_next_update_goes_on(wareho
 
 
 def test_names_that_intake_needs_itself_are_refused_for_columns(warehouse: Warehouse) -> None:
-    for name in ("_raw", "_reason", "_column", "_file", "_line", "_over", "_h1", "_f2", "_g", "_E", "_ins_slot"):
+    for name in (
+        "_raw",
+        "_reason",
+        "_column",
+        "_file",
+        "_line",
+        "_over",
+        "_h1",
+        "_f2",
+        "_gen",
+        "_g",
+        "_E",
+        "_ins_slot",
+    ):
         with pytest.raises(UsageError, match="reserved"):
             integer_table(warehouse, schema=f"{SCHEMA}, {name} STRING")
 

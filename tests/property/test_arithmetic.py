@@ -141,15 +141,16 @@ def test_the_bound_is_the_one_that_create_demands_and_chooses_by(formulas: dict[
 
     assert choice.grid.cohorts.run == w
     assert declared_bound(RETIRE, choice.grid, line, 1) == formulas["shortest_bound"](w, 1, 1) <= bound
-    assert choice.grid == Grid(*map(Ring, formulas["groups_and_cohorts"](36, 6, w), (6, w)))
+    groups, cohorts = formulas["groups_and_cohorts"](36, 6, w)
+    assert choice.grid == Grid(Ring(groups, 6), Ring(cohorts, w))
     assert lag_ticks(bound, line, 1) == max(0, bound - 1 - 2)
 
 
 def test_the_log_takes_what_was_measured_and_what_the_page_reckons_with(formulas: dict[str, Any]) -> None:
-    path = f"u492323-{'0' * 32}/0/_g=3/_e=5/part-{'0' * 32}-{'0' * 16}.parquet"
+    path = f"u492323-{'0' * 12}/0/_g=3/_e=5/part-{'0' * 32}-{'0' * 16}.parquet"
     slots = {"_ins_slot": 492323, "_exp_slot": 492359}
     stats = json.dumps({"numRecords": 2317, "minValues": slots, "maxValues": slots, "nullCount": slots})
-    cell = {"_g": "3", "_e": "5"}
+    cell = {"_gen": "0", "_g": "3", "_e": "5"}
     added = encoded([add_action(path, 2_240_000, cell, 10**12, data_change=True, statistics=stats)])
     removed = encoded([remove_action(path, 2_240_000, cell, 10**12, data_change=True)])
     measured = log_bytes(rows_of(RESULTS / "constants.jsonl")[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise, product
 
 import pytest
@@ -25,7 +26,23 @@ def test_a_pair_of_slots_lands_in_the_one_cell_that_both_axes_share(grid: Grid, 
     cell = grid.cell_of(inserted, expires)
 
     assert grid.cells_admitting(inserted) & grid.cells_expiring(expires - 1, expires) == {cell}
-    assert cell in {Cell(g, e) for g in range(grid.groups.count) for e in range(grid.cohorts.count)}
+    assert cell in grid.cells
+    assert {(c.group, c.cohort) for c in grid.cells} == set(
+        product(range(grid.groups.count), range(grid.cohorts.count))
+    )
+
+
+@laws
+@given(grids(), SLOTS, st.integers(1, 50), st.integers(1, 9))
+def test_a_cell_has_the_generation_of_its_grid_and_is_never_one_of_another(
+    grid: Grid, inserted: int, life: int, later: int
+) -> None:
+    other, expires = replace(grid, generation=grid.generation + later), inserted + life
+
+    for some in (grid.cells, grid.cells_touched(inserted - 1, inserted), {grid.cell_of(inserted, expires)}):
+        assert {cell.generation for cell in some} == {grid.generation}
+        assert not some & other.cells
+    assert other.cell_of(inserted, expires)[:2] == grid.cell_of(inserted, expires)[:2]
 
 
 @laws

@@ -6,6 +6,7 @@ other cell is touched than the grid allows, and expired records leave when the s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -266,3 +267,28 @@ def test_a_purge_without_lag_leaves_no_expired_record_and_nothing_to_purge(store
 
     assert store.expired(CLOCK) == []
     assert plan_purge(clock=CLOCK, live=store.live).is_empty
+
+
+@laws
+@given(stocked_stores(clock=CLOCK, with_expired=True), strategies, st.integers(1, 12), lifetimes, st.integers(0, 9))
+def test_generations_never_mix(store: FileStore, strategy: Strategy, ticks: int, lives: list[int], lag: int) -> None:
+    """A grid does not know when cells of another one expire or are complete; and no run holds files of both."""
+    slot = CLOCK + ticks
+    other = FileStore(replace(store.grid, generation=store.grid.generation + 1))
+    arriving = other.stage(Record(1000 + i, slot, slot + life) for i, life in enumerate(lives))
+    twins = [
+        replace(f, path=f"twin/{f.path}", cell=f.cell._replace(generation=other.grid.generation)) for f in store.live
+    ]
+
+    plan = plan_update(
+        strategy, other.grid, clock=CLOCK, slot=slot, live=[*store.live, *twins], arriving=arriving, lag=lag
+    )
+    alone = plan_update(strategy, other.grid, clock=CLOCK, slot=slot, live=twins, arriving=arriving, lag=lag)
+    assert plan == alone
+    assert {cell.generation for cell in plan.cells_touched} <= {other.grid.generation}
+    seal = plan_seal(other.grid, clock=slot, live=[*store.live, *twins])
+    assert seal == plan_seal(other.grid, clock=slot, live=twins)
+    assert seal.cells_touched <= seal.within
+    purge = plan_purge(clock=slot, live=[*store.live, *twins])
+    assert all({file.cell for file in rewrite.inputs} == {rewrite.cell} for rewrite in purge.rewrites)
+    assert len(purge.rewrites) == 2 * len(plan_purge(clock=slot, live=store.live).rewrites)

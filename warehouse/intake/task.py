@@ -165,7 +165,8 @@ class Task:
             if cell == _QUARANTINE:
                 refused.extend(self._refused(table) for table in tables)
                 return Written(), Counter(), 0
-            run, counts, expired = RunWriter(layout, cell), Counter[int](), 0
+            run = RunWriter(layout, cell._replace(generation=self.spec.grid.generation))
+            counts, expired = Counter[int](), 0
             for table in tables:
                 kept = table.filter(pc.invert(table[OVER]))
                 expired += table.num_rows - kept.num_rows

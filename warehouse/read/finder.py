@@ -84,9 +84,13 @@ class Finder:
         if not objects:
             return
         with self._lock:
-            unknown = Counter(f.cell.cohort for f in files if f.path not in self._ranges and f.path not in self._known)
+            unknown = Counter(
+                (f.cell.generation, f.cell.cohort)
+                for f in files
+                if f.path not in self._ranges and f.path not in self._known
+            )
             for found in objects:
-                if unknown[found.cohort] >= FEW_FILES:
+                if unknown[found.generation, found.cohort] >= FEW_FILES:
                     ranges, size_bytes = read_ranges(snapshot.table, found.name)
                     cost.count(directory=size_bytes)
                     self._ranges.add(ranges)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from ebb.index.columns import EXPIRES_SLOT
-from ebb.index.errors import EngineError, InputError, UsageError, WarehouseError
+from ebb.index.errors import EngineError, InputError, UpgradeError, UsageError, WarehouseError
 from ebb.warehouse.parquet.arrow import arrow_schema, conform
 from ebb.warehouse.parquet.chunks import read_row_groups
 from ebb.warehouse.parquet.datafile import DataFile
@@ -112,7 +112,7 @@ class DuckSession:
             if asks_for_names or re.search(rf"\b{name}\b", text, re.IGNORECASE):
                 try:
                     self._show(self._open(name))
-                except (UsageError, InputError) as error:
+                except (UsageError, InputError, UpgradeError) as error:
                     refused[name] = error
                     self._connection.execute(f'DROP VIEW IF EXISTS "{name}"')
                     self._shown.pop(name, None)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deltalake import DeltaTable
 
 from ebb.index.cellfile import ANY_SLOT, CellFile
-from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
+from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, PARTITION_COLUMNS
+from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 from ebb.warehouse.store.paths import inside
 from ebb.warehouse.table.log import Action, add_action, remove_action
+from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["added", "file_of_add", "live_files", "removed"]
+__all__ = ["added", "check_generations", "file_of_add", "live_files", "removed"]
 
 _SLOTS = tuple((end, slot) for slot in (INSERTED_SLOT, EXPIRES_SLOT) for end in ("min", "max"))
 
@@ -32,7 +34,7 @@ def removed(file: CellFile, now_ms: int, *, data_change: bool) -> Action:
 
 
 def _values(cell: Cell) -> dict[str, str]:
-    return {"_g": str(cell.group), "_e": str(cell.cohort)}
+    return dict(zip(PARTITION_COLUMNS, map(str, (cell.generation, cell.group, cell.cohort)), strict=True))
 
 
 def _statistics(file: CellFile) -> str:
@@ -52,31 +54,44 @@ def live_files(delta: DeltaTable) -> tuple[CellFile, ...]:
     actions = delta.get_add_actions(flatten=True)
     if not actions.num_rows:
         return ()
-    names = ("path", "partition._g", "partition._e", "size_bytes", "num_records", "modification_time")
+    cells = tuple(f"partition.{name}" for name in PARTITION_COLUMNS)
+    names = ("path", "size_bytes", "num_records", "modification_time", *cells)
     there = set(actions.schema.names)  # what no file has statistics of is left out
     columns: list[list[Any]] = [
         actions.column(name).to_pylist() if name in there else [None] * actions.num_rows
         for name in (*names, *(f"{end}.{slot}" for end, slot in _SLOTS))
     ]
-    columns[5] = [moment if isinstance(moment, int) else int(moment.timestamp() * 1000) for moment in columns[5]]
+    columns[3] = [moment if isinstance(moment, int) else int(moment.timestamp() * 1000) for moment in columns[3]]
     return tuple(_file(*row) for row in zip(*columns, strict=True))
 
 
 def file_of_add(add: Mapping[str, Any]) -> CellFile:
     """Return the file that one action adds."""
-    cell, statistics = add["partitionValues"], json.loads(add.get("stats") or "{}")
+    values, statistics = add["partitionValues"], json.loads(add.get("stats") or "{}")
+    cell = (values.get(name) for name in PARTITION_COLUMNS)
     slots = (statistics.get(f"{end}Values", {}).get(slot) for end, slot in _SLOTS)
-    records = statistics.get("numRecords")
-    return _file(add["path"], cell["_g"], cell["_e"], add["size"], records, add["modificationTime"], *slots)
+    return _file(add["path"], add["size"], statistics.get("numRecords"), add["modificationTime"], *cell, *slots)
 
 
-def _file(path: str, group: Any, cohort: Any, size: int, records: int | None, added_ms: int, *slots: Any) -> CellFile:
+def check_generations(spec: TableSpec, files: Iterable[CellFile]) -> None:
+    """Refuse files of a layout that the table does not describe: what their cells mean is not known."""
+    for file in files:
+        found, known = file.cell.generation, spec.grid.generation
+        if found != known:
+            what = f"table {spec.name} describes layout generation {known}, and a file has {'none' if found < 0 else found}"
+            raise CorruptionError(
+                what, file.path, "restore the table from a backup, or install the Ebb that wrote the file"
+            )
+
+
+def _file(path: str, size: int, records: int | None, added_ms: int, *cell_and_slots: Any) -> CellFile:
     """Return a file; one that another tool added may lack a cell (no record belongs there) or statistics."""
+    generation, group, cohort, *slots = cell_and_slots
     is_known = None not in (records, *slots)
     min_ins, max_ins, min_exp, max_exp = slots if is_known else ANY_SLOT * 2
     return CellFile(
         path=inside(path),
-        cell=Cell(-1 if group is None else int(group), -1 if cohort is None else int(cohort)),
+        cell=Cell(*(-1 if value is None else int(value) for value in (group, cohort, generation))),
         size_bytes=size,
         records=records if is_known and records is not None else 0,
         min_ins=min_ins,

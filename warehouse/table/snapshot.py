@@ -33,7 +33,7 @@ from ebb.warehouse.store.paths import (
     is_data_file,
     is_inside,
 )
-from ebb.warehouse.table.cellfiles import added, file_of_add, live_files, removed
+from ebb.warehouse.table.cellfiles import added, check_generations, file_of_add, live_files, removed
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
@@ -46,7 +46,7 @@ from ebb.warehouse.table.foreign import (
     warn_reader,
 )
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
-from ebb.warehouse.table.spec import TableSpec
+from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
 from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
@@ -103,8 +103,8 @@ class Table:
     def lock(self, *, wait: float = 0.0, is_foreign_fine: bool = False) -> Iterator[Lock]:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds.
 
-        Raises ForeignCommitError if another tool has written to the table, unless that is said to be fine: here, because
-        nobody writes without the lock.
+        Raises FeatureError if this Ebb does not know how to write to the table, and ForeignCommitError if another tool has
+        written to it, unless that is said to be fine: here, because nobody writes without the lock.
         """
         self._check_present()  # dropped meanwhile: no folder of its name may come back
         with ExitStack() as held:
@@ -160,7 +160,14 @@ class Table:
             raise UnknownTableError(self.name, self.root, hint="list_tables")
         with delta_errors(what, self.folder):
             check_protocol(self.name, delta)
-            schema, about, files = delta.schema().to_json(), delta.metadata(), live_files(delta)
+            schema, about, version = delta.schema().to_json(), delta.metadata(), delta.version()
+        is_ebbs = VERSION_PROPERTY in about.configuration  # or anybody's, with a log of any length
+        others = entries_of_others(self.log, version) if is_ebbs else []
+        check_layout(self.name, self.folder, others, about.configuration)
+        # What the files are is known only now: another format may keep other things of them in the log.
+        spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
+        with delta_errors(what, self.folder):
+            files = live_files(delta)
         metadata = {
             "id": str(about.id),
             "name": about.name,
@@ -171,12 +178,9 @@ class Table:
             "createdTime": about.created_time,
             "configuration": about.configuration,
         }
-        spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
-        version = delta.version()
         ledger, state = read_ledger(self.states, self.log, version)
-        others = entries_of_others(self.log, version)
-        check_layout(self.name, self.folder, others, about.configuration)
         foreign = foreign_commits(others)
+        check_generations(spec, files)
         if not foreign:
             check_slots(files)
         return Snapshot(
@@ -242,8 +246,14 @@ class Snapshot:
         """Return what tells the table from another one of the same name."""
         return str(self.metadata["id"])
 
+    def check_features(self) -> None:
+        """Refuse to write to a table with features that this Ebb does not know."""
+        if refused := self.spec.writer_refusal():
+            raise refused
+
     def check_own(self) -> None:
-        """Refuse a table that another tool has written to: the ledger no longer counts what is there."""
+        """Refuse to write to a table that another tool has written to, too: the ledger no longer counts what is there."""
+        self.check_features()
         if self.foreign:
             raise refusal(self.table.name, self.foreign)
 
@@ -281,6 +291,7 @@ class Snapshot:
 
     def _followed(self, entry: LogEntry, ledger: Ledger, state: State | None) -> Snapshot:
         gone, added_files = set(entry.removed), tuple(file_of_add(add) for add in entry.adds)
+        check_generations(self.spec, added_files)
         check_slots(added_files)
         files = tuple(file for file in self.files if file.path not in gone) if gone else self.files
         known = None if self.foreign else self._removals  # an adoption tells more about what others removed
@@ -321,7 +332,9 @@ class Snapshot:
         self._append([{"metaData": dict(metadata)}], Change(clock=self.ledger.clock), report, now_ms)
 
     def _append(self, actions: Sequence[Action], change: Change, report: Mapping[str, Any], now_ms: int) -> Snapshot:
-        if report["op"] != "adopt":
+        if report["op"] == "adopt":
+            self.check_features()
+        else:
             self.check_own()
         id, ledger, state = new_id(), self.ledger.advanced(change), self.state
         if self._wants_state(change):

@@ -11,17 +11,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, time_kind
-from ebb.index.errors import CorruptionError, InputError, UpgradeError, UsageError
+from ebb.index.errors import CorruptionError, FeatureError, InputError, UpgradeError, UsageError
 from ebb.index.expression import Expression, columns_of, parse_expression
+from ebb.index.features import KNOWN, Features, Kind, names_in
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.inputs import InputRules, InputSchema
 from ebb.index.ledger import remembered_ticks
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
-__all__ = ["ALTERABLE", "FORMAT_VERSION", "TableSpec", "check_name", "check_new_columns", "is_name"]
+__all__ = [
+    "ALTERABLE", "FORMAT_VERSION", "VERSION_PROPERTY", "TableSpec", "check_name", "check_new_columns", "is_name",
+]  # fmt: skip
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+VERSION_PROPERTY = "ebb.formatVersion"  # what every table of any Ebb has
 # The properties that may change in the life of a table; all others are its layout.
 ALTERABLE = {
     "ebb.deletionBound",
@@ -94,6 +98,8 @@ class TableSpec:
     inserted_as: str | None = None  # the expression that makes the insertion time; None: batches bring it
     expires_as: str | None = None
     inputs: InputRules = field(default_factory=InputRules)
+    kind: Kind = Kind.STREAM
+    features: Features = field(default_factory=Features)
 
     @property
     def lag(self) -> int:
@@ -132,11 +138,20 @@ class TableSpec:
         msg = f"table {self.name} has no column {name!r}; it has {', '.join(c.name for c in self.columns)}"
         raise UsageError(msg)
 
+    def writer_refusal(self) -> FeatureError | None:
+        """Return why this Ebb may read the table and not write to it; None if it may."""
+        unknown = self.features.new_to_writer(KNOWN)
+        return FeatureError(self.name, "writer", unknown, _ebb_version()) if unknown else None
+
     def properties(self) -> dict[str, str]:
         """Return the table properties that describe all but the columns."""
         line = self.timeline
         return {
-            "ebb.formatVersion": str(FORMAT_VERSION),
+            VERSION_PROPERTY: str(FORMAT_VERSION),
+            "ebb.kind": self.kind.value,
+            "ebb.readerFeatures": ",".join(self.features.reader),
+            "ebb.writerFeatures": ",".join(self.features.writer),
+            "ebb.generation": str(self.grid.generation),
             "ebb.key": ",".join(self.key),
             "ebb.inserted": self.inserted,
             "ebb.expires": self.expires,
@@ -163,23 +178,29 @@ class TableSpec:
     def from_properties(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:
         """Read the declaration back.
 
-        What was declared was checked then; what cannot be understood now is damage, not a wrong argument.
+        What was declared was checked then; what cannot be understood now is damage, not a wrong argument. Refuses, before
+        anything else is read, a format, a kind or a reader feature that this Ebb does not know.
         """
-        if "ebb.formatVersion" not in values:
+        if VERSION_PROPERTY not in values:
             msg = f"{name} is a Delta table that Ebb did not make; move its folder out of the warehouse"
             raise InputError(msg)
         try:
-            version = int(values["ebb.formatVersion"])
-            if version == FORMAT_VERSION:
-                return TableSpec._parsed(name, columns, values)
+            version = int(values[VERSION_PROPERTY])
+            if version != FORMAT_VERSION:
+                raise UpgradeError(name, version, FORMAT_VERSION)
+            return TableSpec._parsed(name, columns, values)
         except (ValueError, KeyError, TypeError, UsageError) as error:
             step = "restore its log from a backup"
             reason = f"there is no {error}" if isinstance(error, KeyError) else error
             raise CorruptionError(f"the properties of table {name} cannot be understood", reason, step) from error
-        raise UpgradeError(name, version, FORMAT_VERSION)
 
     @staticmethod
     def _parsed(name: str, columns: Sequence[Column], values: Mapping[str, str]) -> TableSpec:
+        kind, features = values["ebb.kind"], _features(values)
+        if kind not in set(Kind):
+            raise FeatureError(name, "kind", (kind,), _ebb_version())
+        if unknown := features.new_to_reader(KNOWN):
+            raise FeatureError(name, "reader", unknown, _ebb_version())
         by_name = {column.name: column for column in columns}
         key, inserted, expires = values["ebb.key"].split(","), values["ebb.inserted"], values["ebb.expires"]
         for column in (*key, inserted, expires):
@@ -199,7 +220,7 @@ class TableSpec:
             inserted=inserted,
             expires=expires,
             timeline=timeline,
-            grid=Grid(_axis(values["ebb.groups"]), _axis(values["ebb.cohorts"])),
+            grid=Grid(_axis(values["ebb.groups"]), _axis(values["ebb.cohorts"]), int(values["ebb.generation"])),
             strategy=Strategy(values["ebb.strategy"]),
             bound=int(values["ebb.deletionBound"]),
             reader_time=int(values["ebb.readerTime"]),
@@ -212,6 +233,8 @@ class TableSpec:
             inserted_as=values.get("ebb.insertedAs") or None,
             expires_as=values.get("ebb.expiresAs") or None,
             inputs=InputRules.loads(values.get("ebb.inputs", "")),
+            kind=Kind(kind),
+            features=features,
         )
         _ = spec.computed  # understood now or never
         return spec
@@ -220,6 +243,16 @@ class TableSpec:
 @lru_cache(maxsize=64)
 def _expression(text: str, columns: tuple[Column, ...], kind: TimeKind) -> Expression:
     return parse_expression(text, columns, kind)
+
+
+def _features(values: Mapping[str, str]) -> Features:
+    return Features(reader=names_in(values["ebb.readerFeatures"]), writer=names_in(values["ebb.writerFeatures"]))
+
+
+def _ebb_version() -> str:
+    from importlib.metadata import version  # slow to import, and needed to refuse only
+
+    return version("ebb")
 
 
 def _axis_text(axis: Axis) -> str:

@@ -10,7 +10,7 @@ from tests.unit.cli.command import Command, state_of
 from tests.unit.cli.conftest import DECLARED, SCHEMA, TIMES
 
 _DECLARATION = {
-    "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
+    "name", "kind", "reader_features", "writer_features", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
     "quarantine_time_seconds", "log_retention_seconds",

@@ -151,13 +151,34 @@ def test_a_warehouse_that_is_a_file_is_refused(ebb: Command) -> None:
     assert "is not a folder; pass --warehouse DIR" in ebb.wrong("status", code=2)
 
 
-def test_a_table_written_by_a_newer_ebb_is_refused(ebb: Command) -> None:
+@pytest.mark.parametrize(
+    ("version", "step"),
+    [
+        (1, "create the table again with this Ebb and load it from its source, or read it with the Ebb that wrote it"),
+        (3, "install a newer Ebb"),
+    ],
+)
+def test_a_table_of_another_format_is_refused_with_what_to_do(ebb: Command, version: int, step: str) -> None:
     ebb.right("create", "t", *DECLARED)
     entry = next((ebb.root / "t" / "_delta_log").glob("*.json"))
     text = entry.read_text(encoding="utf-8")
-    entry.write_text(text.replace('"ebb.formatVersion":"1"', '"ebb.formatVersion":"2"'), encoding="utf-8")
+    assert '"ebb.formatVersion":"2"' in text
+    entry.write_text(text.replace('"ebb.formatVersion":"2"', f'"ebb.formatVersion":"{version}"'), encoding="utf-8")
 
-    assert "format version 2 and this Ebb knows 1; upgrade Ebb" in ebb.wrong("scan", "t", code=1)
+    for command in (
+        ("scan", "t"),
+        ("update", "t", "--at", "1"),
+        ("status", "t"),
+        ("alter", "t", "--deletion-bound", "9"),
+    ):
+        told = ebb.wrong(*command, code=1)
+        assert told == f"table t has format version {version} and this Ebb knows 2; {step}"
+    assert ebb("status").err == f"ebb: {told}\n"
+    if version < 2:
+        ebb.right("drop", "t", "--yes")
+        ebb.right("create", "t", *DECLARED)
+    else:
+        assert ebb.wrong("drop", "t", "--yes", code=1) == told
 
 
 def test_debug_shows_where_an_error_comes_from(with_table: Command) -> None:

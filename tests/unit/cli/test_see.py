@@ -18,7 +18,7 @@ from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
 _STATUS = {
-    "name", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
+    "name", "kind", "reader_features", "writer_features", "not_writable", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "label", "remember", "inserted_as", "expires_as", "inputs", "folder", "version", "clock",
     "clock_time", "ticks_behind", "next_due", "live_records", "stored_records", "files", "bytes",
     "files_waiting_for_erase", "expired_files_on_disk", "oldest_expired_age", "deletion_bound_kept", "filling_group",

@@ -46,7 +46,7 @@ def test_columns_are_read_as_they_are_written(some: tuple[Column, ...], space: s
 @laws
 @given(columns)
 def test_delta_keeps_columns_as_they_are(some: tuple[Column, ...]) -> None:
-    hidden = [Column(name, "bigint") for name in ("_ins_slot", "_exp_slot", "_g", "_e")]
+    hidden = [Column(name, "bigint") for name in ("_ins_slot", "_exp_slot", "_gen", "_g", "_e")]
     shown = tuple(c for c in some if c.name not in {h.name for h in hidden})
 
     assert columns_of_delta(json.dumps({"type": "struct", "fields": delta_fields([*hidden, *some])})) == shown

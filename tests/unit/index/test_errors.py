@@ -16,6 +16,7 @@ from ebb.index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    FeatureError,
     ForeignCommitError,
     InDoubtError,
     InputError,
@@ -82,7 +83,23 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         ConflictError("t", 9),
         "another commit was made to table t after version 9 was read; nothing was changed, try again",
     ),
-    (UpgradeError("t", 2, 1), "table t has format version 2 and this Ebb knows 1; upgrade Ebb"),
+    (UpgradeError("t", 3, 2), "table t has format version 3 and this Ebb knows 2; install a newer Ebb"),
+    (
+        UpgradeError("t", 1, 2),
+        "table t has format version 1 and this Ebb knows 2; create the table again with this Ebb and load it from its source, or read it with the Ebb that wrote it",
+    ),
+    (
+        FeatureError("t", "kind", ("view",), "0.1"),
+        "table t is of kind view, which Ebb 0.1 does not know; install a newer Ebb",
+    ),
+    (
+        FeatureError("t", "reader", ("amends", "holds"), "0.1"),
+        "table t has reader features amends, holds, which Ebb 0.1 does not know; install a newer Ebb",
+    ),
+    (
+        FeatureError("t", "writer", ("holds",), "0.1"),
+        "table t has writer feature holds, which Ebb 0.1 does not know, so it can be read and not written; install a newer Ebb",
+    ),
     (
         ForeignCommitError("t", 7, "DELETE", 0),
         "table t was changed by another tool: DELETE in version 7; adopt what it did, or restore the table from a backup",

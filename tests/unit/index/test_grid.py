@@ -194,6 +194,19 @@ def test_a_shuffle_without_partitions_is_refused() -> None:
         Shuffle(0, seed=1)
 
 
+def test_a_grid_of_a_negative_generation_is_refused() -> None:
+    with pytest.raises(UsageError, match="a grid of generation -1; generations start at 0"):
+        Grid(Ring(1), Ring(1), -1)
+
+
+def test_a_cell_is_shown_with_its_generation_only_if_that_is_not_the_first() -> None:
+    assert [f"{cell}" for cell in (Cell(1, 2), Cell(-1, -1), Cell(1, 2, 3))] == [
+        "(1, 2)",
+        "(-1, -1)",
+        "(1, 2) of generation 3",
+    ]
+
+
 def test_a_grid_is_shown_by_its_shape() -> None:
     assert str(Grid(Ring(4, 9), Shuffle(8, seed=1))) == "4x8"
 

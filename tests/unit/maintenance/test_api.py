@@ -170,6 +170,8 @@ def _with_property(table: OpenTable, name: str, value: str | None) -> None:
         ("ebb.span", "-1"), ("ebb.origin", ""), ("ebb.groups", "ring:0:1"), ("ebb.groups", "ring"),
         ("ebb.cohorts", "circle:4:1"), ("ebb.strategy", "forget"), ("ebb.deletionBound", "soon"),
         ("ebb.readerTime", None), ("ebb.quarantineTime", "1.5"), ("ebb.logRetention", "for ever"),
+        ("ebb.kind", None), ("ebb.readerFeatures", None), ("ebb.writerFeatures", None), ("ebb.generation", None),
+        ("ebb.generation", "new"), ("ebb.generation", "-1"),
     ],
 )  # fmt: skip
 def test_a_stored_property_that_is_wrong_is_damage(table: OpenTable, name: str, value: str | None) -> None:

@@ -171,7 +171,7 @@ def make_foreign(table: OpenTable) -> None:
 def make_newer(table: OpenTable) -> None:
     for entry in table.table.log.glob("*.json"):
         text = entry.read_text(encoding="utf-8")
-        entry.write_text(text.replace('"ebb.formatVersion":"1"', '"ebb.formatVersion":"99"'), encoding="utf-8")
+        entry.write_text(text.replace('"ebb.formatVersion":"2"', '"ebb.formatVersion":"99"'), encoding="utf-8")
 
 
 def lose_landing(table: OpenTable) -> None:
@@ -193,7 +193,7 @@ def put_file_for_taken(table: OpenTable) -> None:
         (break_log, "is damaged"),
         (forget_log, "there is no table bad"),
         (make_foreign, "Ebb did not make"),
-        (make_newer, "upgrade Ebb"),
+        (make_newer, "install a newer Ebb"),
         (lose_landing, "create it"),
         (put_file_for_landing, "Not a directory"),
         (put_file_for_taken, "Not a directory"),

@@ -18,24 +18,26 @@ from ebb import OpenTable, Warehouse
 from ebb.maintenance.landing.run import Outcome
 from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.paths import footer_hash_in
-from ebb.warehouse.table.snapshot import Snapshot, Table
+from ebb.warehouse.table.snapshot import Table
 from tests.builders import NOW, arrow_batch, data_files, integer_table, open_warehouse, scanned_ids, write_batch
 from tests.faults import Interruption, armed, full_disk
-from tests.foreign import append, append_without_statistics, delta, filled, planted
+from tests.foreign import (
+    READS,
+    WAYS,
+    WRITES,
+    append,
+    append_without_statistics,
+    delta,
+    filled,
+    fresh,
+    ids,
+    planted,
+    set_properties,
+)  # fmt: skip
 from tests.model import Model, Record
 from tests.unit.cli.command import Command, state_of
 
 LATE = [Record(900, "k9", 4, 9), Record(901, "a0", 3, 7), Record(902, "k1", 2, 5)]
-WAYS = {
-    "retire": {"grid": "3x5", "policy": "3x2", "strategy": "retire", "deletion_bound": "6"},
-    "norebuild": {"grid": "3x3", "strategy": "norebuild", "deletion_bound": "6"},
-    "rebuild": {"grid": "3x3", "strategy": "rebuild", "deletion_bound": "6"},
-}
-
-
-def fresh(table: OpenTable) -> OpenTable:
-    """Return the table as a process sees it that has not opened it before."""
-    return OpenTable(table.warehouse, Table(table.table.root, table.name))
 
 
 @pytest.fixture(params=sorted(WAYS))
@@ -51,10 +53,6 @@ def table(tmp_path: Path) -> OpenTable:
 @pytest.fixture
 def model(table: OpenTable) -> Model:
     return filled(table)
-
-
-def ids(model: Model) -> list[int]:
-    return sorted(record.id for record in model.window())
 
 
 # Noticed
@@ -135,26 +133,14 @@ def test_properties_of_delta_are_nobody_s_business(table: OpenTable, model: Mode
 # Refused
 
 
-REFUSED: dict[str, Callable[[OpenTable], object]] = {
-    "update": lambda t: t.update(arrow_batch([Record(50, "k1", 5, 8)]), at=5),
-    "empty tick": lambda t: t.update(at=5),
-    "dry run": lambda t: t.update(at=5, dry_run=True),
-    "load": lambda t: t.load(arrow_batch([Record(50, "k1", 5, 8)]), at=5),
-    "alter": lambda t: t.alter(deletion_bound="9"),
-    "seal": lambda t: t.seal(),
-    "purge": lambda t: t.purge(),
-    "erase": lambda t: t.erase(),
-}
-
-
-@pytest.mark.parametrize("what", sorted(REFUSED))
+@pytest.mark.parametrize("what", sorted(WRITES))
 def test_whoever_writes_is_refused_and_changes_nothing(table: OpenTable, model: Model, what: str) -> None:
     delete(table)
     before = state_of(table.table.root)
 
     for opened in (table, fresh(table)):
         with pytest.raises(ebb.ForeignCommitError, match=r"table t was changed by another tool: DELETE in version 6; "):
-            REFUSED[what](opened)
+            WRITES[what](opened)
 
     assert state_of(table.table.root) == before
     assert table.table.data_files() is not None
@@ -193,15 +179,6 @@ def test_a_run_goes_on_with_the_other_tables(tmp_path: Path) -> None:
 
 
 # Told
-
-
-READS: dict[str, Callable[[OpenTable], object]] = {
-    "scan": lambda t: t.scan().read_all(),
-    "probe": lambda t: t.probe("k1"),
-    "latest": lambda t: t.up_to_date().scan().read_all(),
-    "sql": lambda t: t.warehouse.sql("SELECT count(*) FROM t").read_all(),
-    "query for others": lambda t: t.window_sql(),
-}
 
 
 @pytest.mark.parametrize("read", sorted(READS))
@@ -467,7 +444,7 @@ def _added_file(table: OpenTable, records: pa.Table) -> dict[str, object]:
 
     file = table.table.folder / "strange.parquet"
     pq.write_table(records, file)
-    cell = {"_g": "1", "_e": "2"}
+    cell = {"_gen": "0", "_g": "1", "_e": "2"}
     return {"path": file.name, "partitionValues": cell, "size": file.stat().st_size, "modificationTime": 1, "dataChange": True}  # fmt: skip
 
 
@@ -527,17 +504,6 @@ def test_nothing_can_be_adopted_before_the_first_update(table: OpenTable) -> Non
 # The protocol and the layout
 
 
-def set_properties(table: OpenTable, known: Snapshot, **properties: str) -> None:
-    """Set properties of ours as another tool can; ``known``: the table when it could be read."""
-    configuration = known.metadata["configuration"] | {f"ebb.{name}": value for name, value in properties.items()}
-    entry = [
-        {"commitInfo": {"operation": "SET TBLPROPERTIES"}},
-        {"metaData": {**known.metadata, "configuration": configuration}},
-    ]
-    path = table.table.log / f"{delta(table).version() + 1:020}.json"
-    path.write_text("".join(json.dumps(action) + "\n" for action in entry), encoding="utf-8")
-
-
 def test_a_layout_that_another_tool_changed_is_refused_until_it_is_set_back(table: OpenTable, model: Model) -> None:
     """With another tick every slot would mean another time."""
     known = table.table.snapshot()
@@ -564,7 +530,7 @@ def test_a_raised_protocol_is_refused_in_one_line(
 ) -> None:
     delta(table).alter.add_feature(feature, allow_protocol_versions_increase=True)
 
-    for work in (*REFUSED.values(), *READS.values(), OpenTable.status, OpenTable.adopt):
+    for work in (*WRITES.values(), *READS.values(), OpenTable.status, OpenTable.adopt):
         for opened in (table, fresh(table)):
             with pytest.raises(ebb.ProtocolError, match=r"table t needs reader \d and writer 7 of Delta's protocol \("):
                 work(opened)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ebb.index.columns import parse_columns
-from ebb.index.errors import InputError, UpgradeError, UsageError
+from ebb.index.errors import FeatureError, InputError, UpgradeError, UsageError
+from ebb.index.features import Features
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.strategy import Strategy
 from ebb.index.timeline import TimeKind, Timeline
@@ -38,13 +41,14 @@ def specs(draw: st.DrawFn) -> TableSpec:
         inserted="i",
         expires="e",
         timeline=Timeline(kind=kind, origin=draw(st.integers(-(10**15), 10**15)), tick=tick, span=tick * draw(st.integers(1, 99))),
-        grid=Grid(draw(axes), draw(axes)),
+        grid=Grid(draw(axes), draw(axes), draw(st.integers(0, 9))),
         strategy=Strategy.REBUILD,
         bound=10**9,
         reader_time=draw(st.integers(0, 10**6)),
         quarantine_time=draw(st.integers(0, 10**9)),
         log_retention=draw(st.integers(0, 10**9)),
         landing=draw(st.none() | st.just("/landing/t")),
+        features=Features(writer=draw(st.sampled_from([(), ("holds",), ("holds", "leases")]))),
     )  # fmt: skip
 
 
@@ -59,10 +63,55 @@ def test_a_declaration_is_read_back_from_its_properties(spec: TableSpec) -> None
 
 
 @laws
-@given(specs(), st.integers(0, 99).filter(lambda version: version != FORMAT_VERSION))
-def test_another_format_asks_for_another_ebb(spec: TableSpec, version: int) -> None:
-    with pytest.raises(UpgradeError):
-        TableSpec.from_properties("t", spec.columns, spec.properties() | {"ebb.formatVersion": str(version)})
+@given(specs(), st.integers(0, 99).filter(lambda number: number != FORMAT_VERSION))
+def test_another_format_asks_for_another_ebb(spec: TableSpec, number: int) -> None:
+    with pytest.raises(UpgradeError) as refused:
+        TableSpec.from_properties("t", spec.columns, spec.properties() | {"ebb.formatVersion": str(number)})
+
+    assert refused.value.is_older is (number < FORMAT_VERSION)
+
+
+def test_nothing_else_of_another_format_is_read() -> None:
+    for number in (1, 3):
+        with pytest.raises(UpgradeError, match=f"has format version {number} and this Ebb knows 2"):
+            TableSpec.from_properties("t", (), {"ebb.formatVersion": str(number)})
+
+
+@laws
+@given(specs(), st.sampled_from(["view", "Stream", "", "stream "]))
+def test_a_kind_that_is_not_known_asks_for_a_newer_ebb(spec: TableSpec, kind: str) -> None:
+    """Before anything else is read: a table of another kind need not have a key or a tick."""
+    stated = {"ebb.formatVersion": "2", "ebb.kind": kind, "ebb.readerFeatures": "", "ebb.writerFeatures": ""}
+    for properties in (spec.properties() | stated, stated):
+        with pytest.raises(
+            FeatureError, match=f"table t is of kind {kind}, which Ebb .* install a newer Ebb"
+        ) as refused:
+            TableSpec.from_properties("t", spec.columns, properties)
+
+        assert refused.value.args == ("t", "kind", (kind,), version("ebb"))
+        assert not refused.value.is_older
+
+
+@laws
+@given(specs())
+def test_a_reader_feature_that_is_not_known_is_refused_whoever_asks(spec: TableSpec) -> None:
+    stated = {"ebb.readerFeatures": "pages2,amends", "ebb.writerFeatures": "holds"}
+
+    with pytest.raises(FeatureError, match="has reader features amends, pages2, which Ebb") as refused:
+        TableSpec.from_properties("t", spec.columns, spec.properties() | stated)
+
+    assert refused.value.args == ("t", "reader", ("amends", "pages2"), version("ebb"))
+
+
+@laws
+@given(specs())
+def test_a_writer_feature_that_is_not_known_keeps_from_writing_only(spec: TableSpec) -> None:
+    read = TableSpec.from_properties("t", spec.columns, spec.properties() | {"ebb.writerFeatures": "leases,holds"})
+
+    refused = read.writer_refusal()
+    assert refused is not None
+    assert refused.args == ("t", "writer", ("holds", "leases"), version("ebb"))
+    assert replace(spec, features=Features()).writer_refusal() is None
 
 
 def test_a_table_of_somebody_else_is_not_ours() -> None:
@@ -89,7 +138,9 @@ def test_other_names_are_refused(name: str) -> None:
         check_name(name)
 
 
-@pytest.mark.parametrize("text", ["a INT, A INT", "_g INT", "_EXP_SLOT INT", "`a b` INT", "`a.b` INT", "`a=b` INT"])
+@pytest.mark.parametrize(
+    "text", ["a INT, A INT", "_g INT", "_GEN INT", "_EXP_SLOT INT", "`a b` INT", "`a.b` INT", "`a=b` INT"]
+)
 def test_columns_that_others_would_confuse_are_refused(text: Any) -> None:
     with pytest.raises(UsageError):
         check_new_columns(parse_columns(text))
