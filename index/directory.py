@@ -16,6 +16,7 @@ from ebb.index.contents import Contents
 from ebb.index.keys import Interval
 
 __all__ = [
+    "SLOT_BYTES",
     "Block",
     "FileBlocks",
     "blocks_in",
@@ -27,7 +28,7 @@ __all__ = [
     "stripes",
 ]
 
-_SLOT_BYTES = 8  # of the code of a slot
+SLOT_BYTES = 8  # of the code of a slot
 _FEW = 64  # intervals up to this many are looked up one by one; for more, every block is looked at
 
 
@@ -134,9 +135,9 @@ def only_key(block: Block) -> bytes | None:
     Requires a block of a file of ours: statistics of another tool's tell too little.
     """
     # A code ends in that of the expiration slot, and a stop is the code of the last record with a byte more.
-    if block.stop is None or block.start[:-_SLOT_BYTES] != block.stop[: -_SLOT_BYTES - 1]:
+    if block.stop is None or block.start[:-SLOT_BYTES] != block.stop[: -SLOT_BYTES - 1]:
         return None
-    return block.start[:-_SLOT_BYTES]
+    return block.start[:-SLOT_BYTES]
 
 
 def _last_before(starts: Sequence[bytes], stop: bytes | None) -> int:

@@ -33,13 +33,12 @@ from ebb import OpenTable, Warehouse
 from ebb.cli.main import main
 from ebb.index.cellfile import CellFile
 from ebb.index.columns import SLOT_COLUMNS
+from ebb.index.contents import load_side_file
 from ebb.index.errors import CorruptionError
 from ebb.index.foreign import ForeignCommitWarning
-from ebb.index.grid import Cell
-from ebb.index.sidefile import load_blocks
 from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.parquet.footer import CONTENTS
 from ebb.warehouse.parquet.sizes import ReadSizes
-from ebb.warehouse.parquet.writer import Layout, RunWriter
 from ebb.warehouse.store.paths import SIDE_SUFFIX, side_file
 from tests.builders import integer_table, open_warehouse, refused_records, scanned_ids, version_of, write_batch
 from tests.model import Model, Record
@@ -52,8 +51,9 @@ WISHES: dict[str, dict[str, Any]] = {
     "runs": {"strategy": "rebuild", "grid": "2x2"},
     "pairs": {"strategy": "norebuild", "grid": "2x2", "deletion_bound": "12", "key": ["key", "id"]},
     "grown": {"strategy": "norebuild", "grid": "2x2", "deletion_bound": "12"},
+    "pages": {"strategy": "norebuild", "grid": "2x2", "deletion_bound": "12"},
 }
-FLIPS = {"header": 150, "page": 110, "filter": 60, "footer": 60, "tail": 20}  # how often, by where
+FLIPS = {"header": 150, "page": 110, "filter": 60, "contents": 60, "footer": 60, "tail": 20}  # how often, by where
 OTHER = {"cut": 24, "longer": 8, "zeros": 24, "swap": 24}
 _HEADER_BYTES = 24  # of a page; most have a few more
 _SECTOR = 512
@@ -69,9 +69,23 @@ def _batch(name: str, slot: int) -> list[Record]:
     ]
 
 
+def _write(path: Path, name: str, slot: int) -> Path:
+    """Write a batch; with a column that was added later, or with records so wide that a few make a page."""
+    write_batch(path, _batch(name, slot))
+    data = pq.read_table(path)
+    ids = data["id"].to_pylist()
+    if name == "grown" and slot > 1:
+        pq.write_table(data.append_column("more", pa.array([id / 8 for id in ids])), path)
+    if name == "pages":
+        place = data.schema.get_field_index("pay")
+        wide = [random.Random(id).randbytes(1200).hex() for id in ids]
+        pq.write_table(data.set_column(place, "pay", pa.array(wide)), path)
+    return path
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
-    """Return a warehouse to copy: a table per strategy and shape, with Bloom filters, long runs and an added column."""
+    """Return a warehouse to copy: a table per strategy and shape, with Bloom filters, long runs, an added column, pages."""
     folder = tmp_path_factory.mktemp("damage")
     warehouse = open_warehouse(folder / "w")
     for name, wish in WISHES.items():
@@ -80,16 +94,18 @@ def built(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Path:
         for slot in (1, 2, 3):
             if name == "grown" and slot == 2:
                 table.alter(add_column="more DOUBLE")
-            file = write_batch(folder / "batch.parquet", _batch(name, slot))
-            if name == "grown" and slot > 1:
-                data = pq.read_table(file)
-                pq.write_table(data.append_column("more", pa.array([id / 8 for id in data["id"].to_pylist()])), file)
+            file = _write(folder / "batch.parquet", name, slot)
             table.update(file, at=slot)
             model.apply(slot, _batch(name, slot))
         assert scanned_ids(table) == sorted(record.id for record in model.window())
     footers = {file.path: _footer(table, file) for table in warehouse.tables() for file in _live(table)}
     assert any(_column(footer, "key").bloom_filter_length for footer in footers.values()), "no Bloom filters"
     assert max(footer.num_row_groups for footer in footers.values()) > 1, "no file with several row groups"
+    pages = warehouse.table("pages")
+    assert all(len(_pages(pages, file, 0, "pay")) > 2 for file in _live(pages)), "no chunks of several pages"
+    window = pages.at_latest()
+    assert window.probe(_batch("pages", 3)[0].key).num_rows
+    assert window.cost.bytes_read < sum(file.size_bytes for file in _live(pages)) / 2, "probes read whole chunks"
     return folder / "w"
 
 
@@ -248,18 +264,34 @@ class Damage:
         return undo
 
 
+def _pages(table: OpenTable, file: CellFile, group: int, name: str) -> list[range]:
+    """Return where each page of a column is, the dictionary too."""
+    opened = DataFile.open(str(table.table.folder), file)
+    contents, leaf = opened.contents, opened.leaf(name)
+    at, found = contents.chunk_starts[group * contents.leaves + leaf], []
+    for page in contents.pages(group, leaf):
+        found.append(range(at, at + contents.page_bytes[page]))
+        at += contents.page_bytes[page]
+    return found
+
+
 def _spots(table: OpenTable, file: CellFile) -> Iterator[tuple[str, int, int, str]]:
     """Yield kind, start, length and column of every part of a file."""
     footer = _footer(table, file)
     for group in range(footer.num_row_groups):
         for i in range(footer.num_columns):
             column, name = footer.row_group(group).column(i), footer.schema.column(i).path
+            pages = _pages(table, file, group, name)
             start = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
-            yield "page", start + _HEADER_BYTES, column.total_compressed_size - _HEADER_BYTES, name
-            for at in {start, column.data_page_offset}:
-                yield "header", at, _HEADER_BYTES, name
+            assert (pages[0].start, pages[-1].stop) == (start, start + column.total_compressed_size)
+            for page in pages:
+                header = min(_HEADER_BYTES, len(page) - 1)
+                yield "header", page.start, header, name
+                yield "page", page.start + header, len(page) - header, name
             if column.bloom_filter_offset:
                 yield "filter", column.bloom_filter_offset, column.bloom_filter_length, name
+    offset, length, _ = footer.metadata[CONTENTS.encode()].split()
+    yield "contents", int(offset), int(length), "id"
     yield "footer", file.size_bytes - 8 - footer.serialized_size, footer.serialized_size, "id"
     yield "tail", file.size_bytes - 8, 8, "id"
 
@@ -346,27 +378,11 @@ def test_a_damaged_file_gives_the_right_answer_or_an_error_that_names_it(
     # Whatever a scan has to read is noticed by it, wherever it is hit.
     asked = {name: Asked(roots[0], name) for name in WISHES}
     for number, damage in enumerate(damages):
-        needed = damage.kind in ("footer", "tail", "cut", "longer", "swap") or (
+        needed = damage.kind in ("contents", "footer", "tail", "cut", "longer", "swap") or (
             damage.kind in ("header", "page") and damage.column not in SLOT_COLUMNS
         )
         if needed and damage.path in asked[damage.table].visible:
             assert results[number]["scan"] == results[number]["sql"] == "error", f"{number} {damage}"
-
-
-def test_the_checksums_find_their_room_whatever_their_number(tmp_path: Path) -> None:
-    """Their place in the footer is found by what stands there, and the length before it may look like a part of it."""
-    for count in range(1, 21):
-        names = [f"c{i:02}" for i in range(count)]
-        schema = pa.schema([*((name, pa.int64()) for name in names), *((name, pa.int64()) for name in SLOT_COLUMNS)])
-        data = pa.table([list(range(20))] * len(schema), schema=schema)
-        (tmp_path / str(count)).mkdir()
-        writer = RunWriter(Layout(schema=schema, key=("c00",), table=str(tmp_path), folder=str(count)), Cell(0, 0))
-        writer.add(data)
-        (file,) = writer.close().files
-
-        opened = DataFile.open(str(tmp_path), file)
-        assert len(opened.sums) == 4 * (len(schema) + 1), "every column chunk, and one filter"
-        assert opened.read([0]) == data
 
 
 def _page_start(table: OpenTable, file: CellFile, column: str) -> int:
@@ -453,7 +469,7 @@ def _spoiled(side: bytes, another: bytes) -> Iterator[tuple[str, bytes | None]]:
         yield f"cut at {length}", side[:length]
     yield "longer", side + b"\0"
     yield "of another file", another
-    for version in (b"EBBKEYS0", b"EBBKEYS2", b"EBBKEYS\xff", b"PAR1PAR1"):
+    for version in (b"EBBKEYS1", b"EBBKEYS3", b"EBBKEYS\xff", b"PAR1PAR1"):
         yield f"version {version!r}", version + side[8:]
     for at in range(0, len(side), 7):
         yield f"byte {at}", side[:at] + bytes([side[at] ^ 0x55]) + side[at + 1 :]
@@ -474,10 +490,11 @@ def test_a_spoiled_cache_changes_no_answer_and_is_written_again(name: str, root:
             side.write_bytes(content)
 
         assert _sorted(asked.table().probe(key)) == right, what
-        again = load_blocks(Path(first).name, first, side.read_bytes())
-        assert again, what
+        again = load_side_file(Path(first).name, side.read_bytes())
+        assert again is not None, what
+        assert side.read_bytes() == sound, what
         assert side.read_bytes() != content, what
-        assert len(again) == _footer(table, next(f for f in _live(table) if f.path == first)).num_row_groups
+        assert again.row_groups == _footer(table, next(f for f in _live(table) if f.path == first)).num_row_groups
     assert set(asked.verdicts(first).values()) == {"right"}
 
 
@@ -561,7 +578,7 @@ def test_a_warm_table_keeps_right_answers_through_updates_seals_purges_and_erase
 ) -> None:
     """What it knows of files that are gone is forgotten; no cache is left without its file."""
     watched = Watched(tmp_path, strategy=strategy, grid="3x3", deletion_bound="12", reader_time="1")
-    watched.table.read_sizes = ReadSizes(stale_files=3)
+    watched.table.read_sizes = ReadSizes(known_bytes=3000)
     session = watched.warehouse.sql_session()
     rng = random.Random(strategy)
     steps: list[Callable[[], Any]] = [watched.table.seal, watched.table.purge, watched.table.erase]
@@ -582,28 +599,29 @@ def test_a_warm_table_keeps_right_answers_through_updates_seals_purges_and_erase
     assert watched.right(14) == []
 
 
-def test_what_one_window_makes_a_table_forget_another_one_learns_again(
-    root: Path,
-) -> None:
-    """Between two steps of a probe another thread may have read a window without these files."""
-    table = open_warehouse(root).table("points")
-    table.read_sizes = ReadSizes(stale_files=0)
-    window = table.at_latest()
-    files, wanted = window.visible_files(), window.wanted(["k001"])
-    found, groups = window.finder.find(files, wanted, window.cost), window.finder.row_groups(files, window.cost)
+def test_what_a_table_forgets_it_learns_again(root: Path) -> None:
+    """Between two steps of a probe another thread may have read other files."""
+    asked = Asked(root, "points")
+    tables = [open_warehouse(root).table("points") for _ in range(2)]
+    tables[1].read_sizes = ReadSizes(known_bytes=0)
+    costs = []
+    for table in tables:
+        for _ in range(2):
+            window = table.at_latest()
+            for key in sorted(set(asked.all_keys))[:20]:
+                assert _sorted(window.probe(key)) == asked.right(key.__eq__)
+            costs.append(window.cost.directory_bytes)
 
-    for kept in (files[:1], []):
-        window.finder.keep(kept)
-        assert window.finder.row_groups(files, window.cost) == groups
-        window.finder.keep(kept)
-        assert window.finder.find(files, wanted, window.cost) == found
+    assert costs[1] == 0, "it knows all files"
+    assert 0 < costs[0] < costs[2] == costs[3], "it reads what it knows of a file again and again"
+    assert len(tables[1].at_latest().finder._known) <= 1
 
 
 def test_threads_of_one_warm_table_see_true_windows_while_files_come_and_go(
     tmp_path: Path,
 ) -> None:
     watched = Watched(tmp_path, strategy="rebuild", grid="3x3", deletion_bound="12", reader_time="3")
-    watched.table.read_sizes = ReadSizes(stale_files=0)  # each thread makes the others forget
+    watched.table.read_sizes = ReadSizes(known_bytes=0)  # each thread makes the others forget
     watched.update(1)
     is_over = threading.Event()
     folder = watched.table.table.folder

@@ -113,3 +113,40 @@ def test_statistics_give_an_interval_that_holds_every_key(kind: str, data: st.Da
                 table = read_row_groups([(source, [number])], layout.schema.names)
                 for parts in zip(*(plain(table, name) for name in (*layout.key, "_exp_slot")), strict=True):
                     assert interval.holds(code(parts))
+
+
+few_keys = st.lists(
+    st.lists(st.tuples(st.sampled_from([1, 2, 2, 2, 3]), st.integers(1, 9)), min_size=1, max_size=40),
+    min_size=1,
+    max_size=3,
+).map(numbered)
+
+
+@settings(deadline=None, max_examples=60)
+@given(few_keys, few_keys, st.lists(st.integers(0, 8), min_size=2, max_size=3).map(sorted))
+def test_merges_of_merges_know_what_is_in_their_row_groups(
+    runs: list[list[Row]], later: list[list[Row]], clocks: list[int]
+) -> None:
+    """Row groups that were copied bring the expirations of a long key into any order; the directory must know."""
+    with tempfile.TemporaryDirectory() as folder:
+        layout = layout_in(folder, [pa.int64()])
+        files = merged(layout, [file for rows in runs for file in written(layout, rows).files], clocks[0]).files
+        files += [file for rows in later for file in written(layout, rows).files]
+        for clock in clocks[1:]:
+            files = merged(layout, files, clock).files
+        found = read_back(layout, files)
+        opened = [DataFile.open(folder, file) for file in files]
+        for source in opened:
+            for number in range(source.row_groups):
+                table = read_row_groups([(source, [number])], layout.schema.names)
+                codes = [code(row) for row in rows_of(table, ("k0", "_exp_slot"))]
+                interval, slots = source.contents.interval(number), table["_exp_slot"].to_pylist()
+                assert all(interval.holds(one) for one in codes)
+                assert source.contents.records[number] == len(codes)
+                assert (source.contents.min_exp[number], source.contents.max_exp[number]) == (min(slots), max(slots))
+
+    first = [row for rows in runs for row in rows if row[-2] > clocks[0]]
+    live = [row for row in [*first, *(row for rows in later for row in rows)] if row[-2] > clocks[-1]]
+    names = ("k0", "_exp_slot", "id")
+    assert Counter(rows_of(found, names)) == Counter(live)
+    assert plain(found, "k0") == sorted(row[0] for row in live)

@@ -7,6 +7,7 @@ Memory is bounded by the size of a file: whoever feeds it closes it when it is l
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,8 @@ from zlib_ng.zlib_ng import crc32, crc32_combine
 
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT
 from ebb.index.contents import ChunkPages, Contents, Filter, RowGroup, dump_side_file
-from ebb.index.keys import Interval
+from ebb.index.directory import SLOT_BYTES
+from ebb.index.keys import Interval, code, successor
 from ebb.warehouse.parquet.arrow import Codes
 from ebb.warehouse.parquet.bloom import has_plain_bytes
 from ebb.warehouse.parquet.footer import CONTENTS, footer_hash
@@ -79,12 +81,11 @@ class FileBuilder:
         shift, end = self._at - len(MAGIC), len(MAGIC)
         for table, (records, entries) in zip(row_groups, like.row_groups, strict=True):
             chunks = [_chunk(written, entry, records, shift) for entry in entries]
-            codes = Codes(table, self._key)
             slots = [pc.min_max(table[name]).as_py() for name in (INSERTED_SLOT, EXPIRES_SLOT)]
             facts = RowGroup(
                 records=records,
                 raw_bytes=sum(entry.raw_bytes for entry in entries),
-                interval=Interval(codes[0], codes[records - 1] + b"\x00"),
+                interval=_interval(table, self._key),
                 slots=(slots[0]["min"], slots[0]["max"], slots[1]["min"], slots[1]["max"]),
                 chunks=chunks,
                 filters=(),
@@ -140,6 +141,20 @@ class FileBuilder:
                     self._parts.append(piece.filters[leaf])
                     self._at += len(piece.filters[leaf])
         return places
+
+
+def _interval(table: pa.Table, key: Sequence[str]) -> Interval:
+    """Return the least interval that holds the codes of records in the order of their keys.
+
+    The expirations of one key may be in any order: row groups that were copied follow each other as they are.
+    """
+    codes, slots = Codes(table, key), table[EXPIRES_SLOT]
+    first, last = (codes[place][:-SLOT_BYTES] for place in (0, table.num_rows - 1))
+    following = successor(first)
+    end = table.num_rows if following is None else bisect.bisect_left(codes, following)
+    least = pc.min(slots.slice(0, end)).as_py()
+    greatest = pc.max(slots.slice(bisect.bisect_left(codes, last))).as_py()
+    return Interval(first + code([least]), last + code([greatest]) + b"\x00")
 
 
 def _placed(piece: _Piece, filters: Mapping[int, int]) -> tuple[int, list[tuple[int, int, ChunkEntry]]]:

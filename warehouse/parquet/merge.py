@@ -95,7 +95,8 @@ def _in_order(tables: Iterator[pa.Table], copied: Sequence[Block], key: Sequence
         while waiting:
             # After the records of its key, if it has one: others of these may be in a table that follows.
             only = only_key(waiting[-1])
-            place = bisect.bisect_left(codes, waiting[-1].start if only is None else successor(only), lo=start)
+            bound = waiting[-1].start if only is None else successor(only)
+            place = table.num_rows if bound is None else bisect.bisect_left(codes, bound, lo=start)
             if place == table.num_rows:
                 break
             yield table.slice(start, place - start)

@@ -207,7 +207,7 @@ class Answer:
         first = sources[0][0]
         names = [name for name in schema.names if name in first.columns]
         if not first.is_ours:  # in no order that is known
-            table = read_row_groups(sources, names)
+            table = conform(read_row_groups(sources, names), schema)  # Arrow cannot sort all types of other tools
             self.cost.count(data=first.column_bytes(sources[0][1], names))
             table = table.sort_by([(name, "ascending") for name in (*self.key, EXPIRES_SLOT) if name in names])
             return table.take(wanted_places(table, self.key, wanted, [table.num_rows]))

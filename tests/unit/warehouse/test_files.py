@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,14 +19,15 @@ from ebb.warehouse.store.files import (
     identity,
     make_folder,
     opened_file,
-    patch,
     read_at,
+    read_file,
     refuse_links,
     remove_all_but,
     remove_empty_folders,
     remove_file,
     remove_folder,
     size_of,
+    write_new,
 )
 from tests.faults import Interruption, armed, full_disk
 
@@ -78,15 +80,74 @@ def test_folders_are_for_their_owner_only(tmp_path: Path) -> None:
 
 def test_bytes_are_read_where_they_are_and_no_further_than_the_end(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"0123456789")
-    patch(str(tmp_path / "x"), b"ab", 3)
     room = bytearray(6)
 
     with opened_file(str(tmp_path), "x") as opened:
-        assert read_at(opened, 4, 2) == b"2ab5"
+        assert read_at(opened, 4, 2) == b"2345"
+        assert read_at(opened, 4, 8) == b"89"
         assert fill(opened, memoryview(room), 7) == 10
         assert size_of(opened) == size_of(tmp_path / "x") == 10
 
     assert bytes(room) == b"789\0\0\0"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [b""],
+        [b"", b"", b""],
+        [b"whole"],
+        [b"", b"a", b"", b"", b"bc", b""],
+        [bytes([n % 256]) for n in range(5000)],
+        [b"x" * (n % 3) for n in range(3000)],
+        [b"", *[b"y"] * 511, b"", b"z", b"\0"],
+        [b"head", memoryview(b"large" * 2_000_000), b"", b"tail"],
+    ],
+    ids=["none", "an empty one", "empty ones", "one", "empty ones between", "more than one call takes",
+         "empty ones among many", "just as many as one call takes", "a large one"],
+)  # fmt: skip
+def test_a_new_file_is_all_of_its_parts(tmp_path: Path, parts: list[bytes | memoryview]) -> None:
+    write_new(str(tmp_path / "x"), parts)
+
+    assert read_file(str(tmp_path / "x")) == b"".join(parts)
+    assert size_of(tmp_path / "x") == sum(map(len, parts))
+
+
+@pytest.mark.parametrize("most", [1, 7, 700, 4096])
+def test_a_system_that_takes_little_at_a_time_gets_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """How much of one call is written is the system's matter."""
+    parts = [bytes([n % 256]) * (n % 70) for n in range(600)]
+
+    def short(file: int, some: Sequence[memoryview]) -> int:
+        return os.write(file, b"".join(some)[:most])
+
+    monkeypatch.setattr(os, "writev", short)
+    write_new(str(tmp_path / "x"), parts)
+
+    assert (tmp_path / "x").read_bytes() == b"".join(parts)
+
+
+def test_a_file_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    make(tmp_path, "x")
+
+    with pytest.raises(FileExistsError):
+        write_new(str(tmp_path / "x"), [b"other"])
+
+    assert (tmp_path / "x").read_text() == "x"
+    (tmp_path / "link").symlink_to("elsewhere")
+    with pytest.raises(FileExistsError):
+        write_new(str(tmp_path / "link"), [b"other"])
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_new_file_is_opened_once_and_nothing_else_is_done(tmp_path: Path) -> None:
+    with armed(tmp_path, full_disk()) as seen:
+        write_new(str(tmp_path / "x"), [b"a", b"b"] * 1000)
+
+    assert seen.seen == ["open /x"]
 
 
 def test_a_link_is_not_opened(tmp_path: Path) -> None:

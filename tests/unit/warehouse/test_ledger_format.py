@@ -32,6 +32,7 @@ class Plain:
     counts: Counter[int] = field(default_factory=Counter)
     seen: set[tuple[int, int]] = field(default_factory=set)  # fingerprints, each with a slot
     erased_version: int = -1
+    ranges: list[list[Any]] = field(default_factory=list)
     counted: str = ""  # how the counts of its state were stored
 
 
@@ -71,6 +72,8 @@ def _apply(plain: Plain, change: dict[str, Any]) -> None:
     plain.seen.update((number, clock) for number in prints)
     plain.clock = clock
     plain.erased_version = change.get("erased_version", plain.erased_version)
+    dropped = change.get("ranges_dropped", [])
+    plain.ranges = [found for found in plain.ranges if found[2] not in dropped] + change.get("ranges_added", [])
 
 
 def _state(folder: Path, name: str) -> Plain:
@@ -89,7 +92,7 @@ def _state(folder: Path, name: str) -> Plain:
         n = len(raw) // 16
         counts = dict(zip(struct.unpack(f"<{n}q", raw[: 8 * n]), struct.unpack(f"<{n}Q", raw[8 * n :]), strict=True))
     assert sum(counts.values()) == told["live_records"]
-    plain = Plain(told["clock"], Counter(counts), set(), told["erased_version"], how)
+    plain = Plain(told["clock"], Counter(counts), set(), told["erased_version"], told["ranges"], how)
     for segment in told["segments"]:
         data = (folder / segment).read_bytes()
         assert segment.rsplit("-", 1)[1] == f"{zlib.crc32(data):08x}"
@@ -107,6 +110,7 @@ def same(table: OpenTable) -> Plain:
     ledger: Ledger = snapshot.ledger
     plain = ledger_at(table.table.folder, snapshot.version)
     assert (plain.clock, plain.erased_version) == (ledger.clock, ledger.erased_version)
+    assert plain.ranges == [list(found) for found in ledger.ranges]
     assert {slot: count for slot, count in plain.counts.items() if count} == ledger.live
     assert sum(plain.counts.values()) == ledger.live_records
     since = ledger.remembered_since(snapshot.spec.remembered_ticks)

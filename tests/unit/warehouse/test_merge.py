@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from ebb.index.cellfile import CellFile
+from ebb.index.keys import code
 from ebb.warehouse.parquet import merge
-from ebb.warehouse.parquet.chunks import RowGroups
+from ebb.warehouse.parquet.chunks import RowGroups, read_row_groups
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.writer import Layout, Written
 from tests.runs import SMALL, Row, layout_in, merged, ordered, read_back, written
@@ -95,7 +96,7 @@ def test_a_merge_reads_every_row_group_once_and_holds_one_stripe_at_a_time(
     layout = layout_in(tmp_path, [pa.int64()], replace(SMALL, stripe_bytes=4 * 1024))
     files = [file for rows in three_runs(list(range(900))) for file in written(layout, rows).files]
     reads: list[tuple[str, list[int]]] = []
-    plain_read = merge.read_row_groups
+    plain_read = read_row_groups
 
     def counted(parts: list[RowGroups], names: list[str]) -> pa.Table:
         reads.extend((file.path, list(numbers)) for file, numbers in parts)
@@ -190,3 +191,34 @@ def test_files_from_before_a_column_was_added_are_written_anew(tmp_path: Path) -
     result = merged(grown, files)
 
     assert read_back(grown, result.files)["late"].null_count == 99
+
+
+def test_a_long_key_after_which_no_other_can_come_is_taken_over_last(tmp_path: Path) -> None:
+    """No code is greater than every one that begins with its own."""
+    layout = layout_in(tmp_path, [pa.int64()])
+    last = 2**63 - 1
+    runs = [[(key, 5, n) for n, key in enumerate([*range(run, 90, 3), *[last] * 30])] for run in range(3)]
+    files = [file for rows in runs for file in written(layout, rows).files]
+
+    result = merged(layout, files)
+
+    assert keys_of(layout, result) == [(key, 5) for key in [*range(90), *[last] * 90]]
+    assert set(row_groups_of(layout, result.files)) & set(row_groups_of(layout, files))
+
+
+def test_expirations_of_a_long_key_in_any_order_are_known_to_the_directory(tmp_path: Path) -> None:
+    """They were taken from the first and the last record: a row group was said to end before it began."""
+    layout = layout_in(tmp_path, [pa.int64()], replace(SMALL, row_group_bytes=10**6, file_bytes=10**6))
+    runs = [[(7, 3 + n // 4, 100 * run + n) for n in range(41)] for run in range(3)]
+    once = merged(layout, [file for rows in runs for file in written(layout, rows).files]).files
+    expirations = read_back(layout, once)["_exp_slot"].to_pylist()
+    assert expirations != sorted(expirations), "this needs row groups that were taken over"
+
+    twice = merged(replace(layout, sizes=SMALL), once, clock=3).files
+
+    for file in twice:
+        source = DataFile.open(layout.table, file)
+        for number in range(source.row_groups):
+            interval, table = source.contents.interval(number), read_row_groups([(source, [number])], ["_exp_slot"])
+            assert all(interval.holds(code((7, slot))) for slot in table["_exp_slot"].to_pylist())
+    assert sorted(keys_of(layout, Written(twice))) == sorted((7, exp) for rows in runs for _, exp, _ in rows if exp > 3)
