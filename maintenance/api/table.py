@@ -98,7 +98,7 @@ class OpenTable:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
-        """Admit a batch and remove what has expired, in one commit.
+        """Admit a batch and let go what has expired, in one moment: a commit that moves the clock.
 
         A batch is paths of files, a Spark DataFrame, or Arrow data: an Arrow table or reader, a frame of pandas or
         polars, a DuckDB relation. Arrow data needs no JVM. ``engine`` says who reads files: ``spark``, ``direct`` (no
