@@ -21,7 +21,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("errors",),
         ("foreign", "timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "directory", "ledger"),
-        ("columns", "strategy", "sidefile"),
+        ("changes", "columns", "strategy", "sidefile"),
         ("values", "cost", "conversion", "sample"),
         ("predicate", "inputs"),
         ("expression",),

@@ -111,6 +111,7 @@ class Recording:
         return {
             "updates": ops["update"],
             "with records": sum(bool(update.admitted) for update in self.updates),
+            "retires": ops["retire"],
             "seals": ops["seal"],
             "purges": ops["purge"],
             "files erased": self.commits[-1]["files"],

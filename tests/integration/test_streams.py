@@ -67,3 +67,16 @@ def test_a_stream_cannot_follow_rebuild(warehouse: Warehouse, spark: Any, tmp_pa
 
     with pytest.raises(Exception, match="DELTA_SOURCE_TABLE_IGNORE_CHANGES"):
         followed(spark, table, tmp_path)
+
+
+def test_a_stream_that_comes_too_late_fails_and_leaves_nothing_out(
+    warehouse: Warehouse, spark: Any, tmp_path: Path
+) -> None:
+    table = integer_table(warehouse, strategy="retire", policy="2x1", deletion_bound="6", reader_time="1")
+    for slot in range(1, 13):
+        table.update(arrow_batch([Record(slot, "k", slot, slot + 2)]), at=slot)
+        if slot == 2:
+            assert followed(spark, table, tmp_path) == [1, 2]
+
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
+        followed(spark, table, tmp_path)

@@ -29,6 +29,7 @@ __all__ = [
     "folders_in",
     "free_place",
     "identity",
+    "is_there",
     "make_file",
     "make_folder",
     "mapped",
@@ -67,6 +68,15 @@ def identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file; if nobody may tell, that is an error."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def size_of(file: int | str | Path) -> int:
