@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ebb.index.errors import EngineError, UnreadableInputError
@@ -36,4 +37,5 @@ def keep_token(file: Path, token: str) -> None:
         what, step = f"the token cannot be kept in {file}", "check --resume and the free space"
         raise EngineError(what, error.strerror or error, step) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # it is there only if something went wrong
+            partial.unlink()
