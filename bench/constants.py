@@ -45,10 +45,10 @@ def log(root: Path, recorder: Recorder) -> None:
     sizes = _lines(entrant.table)
     recorder.add(kind="log", what="add", bytes=mean(sizes["add"]))
     recorder.add(kind="log", what="remove", bytes=mean(sizes["remove"]))
-    updates = [size for size, op in zip(sizes["commitInfo"], _ops(entrant.table), strict=True) if op == "update"]
+    updates = _updates(entrant.table)
     recorder.add(kind="log", what="commit, 36 slots", bytes=median(updates))
     entrant.table.update(at=p + 1 + MEASURED)
-    recorder.add(kind="log", what="commit", bytes=_lines(entrant.table)["commitInfo"][-1])
+    recorder.add(kind="log", what="commit", bytes=_updates(entrant.table)[-1])
     checkpoint = max(entrant.table.table.log.glob("*.checkpoint.parquet"))
     recorder.add(kind="log", what="checkpoint", bytes=checkpoint.stat().st_size)
     states = sorted(entrant.table.table.states.iterdir())
@@ -57,10 +57,11 @@ def log(root: Path, recorder: Recorder) -> None:
     recorder.add(kind="log", what="state", bytes=sum(path.stat().st_size for path in kept))
 
 
-def _ops(table: Any) -> list[str]:
-    """Return what each commit did, oldest first."""
+def _updates(table: Any) -> list[int]:
+    """Return the bytes of what each update's commit says about itself, oldest first."""
     snapshot = table.table.snapshot()
-    return [str(entry.ebb.get("op")) for entry in table.table.entries(snapshot.version)][::-1]
+    ops = [str(entry.ebb.get("op")) for entry in table.table.entries(snapshot.version)][::-1]
+    return [size for size, op in zip(_lines(table)["commitInfo"], ops, strict=True) if op == "update"]
 
 
 def files(root: Path, recorder: Recorder) -> None:

@@ -41,7 +41,7 @@ app = typer.Typer(
 _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Define": (define.create, define.alter, define.drop),
     "Ingest": (ingest.load, ingest.update, ingest.run),
-    "Read": (read.probe, read.scan, read.sql, prompt.shell, read.publish),
+    "Read": (read.probe, read.scan, read.changes, read.sql, prompt.shell, read.publish),
     "See": (see.status, see.history, see.explain, see.quarantine),
     "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase),
 }

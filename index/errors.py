@@ -9,6 +9,7 @@
     │   ├── UnreadableInputError
     │   ├── BadFilesError             several files of a batch, each with an error of its own
     │   ├── AppliedSlotError          other content for a slot that has been applied
+    │   ├── TooLateError              changes that are no longer all there
     │   ├── JumpError                 more than one tick ahead
     │   └── OverDeletionError         a jump that would empty the table
     ├── RetryError                    nothing is wrong: try again later
@@ -52,6 +53,7 @@ __all__ = [
     "RetryError",
     "SchemaDriftError",
     "TableExistsError",
+    "TooLateError",
     "UnknownTableError",
     "UnreadableInputError",
     "UpgradeError",
@@ -159,6 +161,14 @@ class AppliedSlotError(InputError):
     template = "slot {0} ({1}) is not after the clock {2}, and this batch is not the one applied there: {3}"
     step = "apply it with a later time, late records are admitted too"
     hint = "later"
+
+
+class TooLateError(InputError):
+    """Arguments: table, version after which changes were asked for, oldest version after which they are all there."""
+
+    template = "the changes of table {0} after version {1} are no longer all there"
+    step = "those after version {2} are; read the table itself to know what was before"
+    hint = "too_late"
 
 
 class JumpError(InputError):

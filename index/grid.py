@@ -169,20 +169,21 @@ class Grid:
 
     def cells_expiring(self, clock: int, slot: int) -> frozenset[Cell]:
         """Return the cells that records expiring in ``(clock, slot]`` can be in."""
-        return self._cells(range(self.groups.count), self.cohorts_expiring(clock, slot))
+        return self.cells_of_cohorts(self.cohorts_expiring(clock, slot))
+
+    def cells_of_cohorts(self, cohorts: Collection[int]) -> frozenset[Cell]:
+        """Return all cells of some cohorts: G each."""
+        return self._cells(range(self.groups.count), cohorts)
 
     def cells_touched(self, clock: int, slot: int) -> frozenset[Cell]:
         """Return all cells that the update from ``clock`` to ``slot`` may add to or expire from.
+
+        E + c*G - c for c expiring cohorts, G + E - 1 for one tick.
 
         >>> len(Grid(Ring(4), Ring(4)).cells_touched(17, 18))
         7
         """
         return self.cells_admitting(slot) | self.cells_expiring(clock, slot)
-
-    def cells_bound(self, clock: int, slot: int) -> int:
-        """Return how many cells that is at most: E + c*G - c for c expiring cohorts, G + E - 1 for one tick."""
-        cohorts = len(self.cohorts_expiring(clock, slot))
-        return self.cohorts.count + cohorts * (self.groups.count - 1)
 
     def has_exclusive_cohorts(self, ticks_per_span: int) -> bool:
         """Whether no cohort ever holds records of two runs, so that a dead one can be removed whole."""

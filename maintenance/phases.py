@@ -8,6 +8,7 @@ judge     computing, judging and sorting
 write     writing cell files
 rewrite   merging cells
 commit    the quarantine's commit and the table's, and what follows them
+retire    removing what is dead
 seal      merging a completed group
 purge     getting expired records out of files
 """
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 
 __all__ = ["Phases"]
 
-_NAMES = ("erase", "examine", "start", "read", "judge", "write", "rewrite", "commit", "seal", "purge")
+_NAMES = ("erase", "examine", "start", "read", "judge", "write", "rewrite", "commit", "retire", "seal", "purge")
 
 
 @dataclass(slots=True)

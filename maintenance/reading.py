@@ -9,10 +9,11 @@ from ebb.index.columns import Column
 from ebb.index.errors import UsageError
 from ebb.index.keys import Wanted
 from ebb.index.values import parse_value
+from ebb.warehouse.read.changes import Changes
 from ebb.warehouse.read.request import Cost
 from ebb.warehouse.read.window import Window
 
-__all__ = ["Cost", "Wanted", "Window", "read_wanted"]
+__all__ = ["Changes", "Cost", "Wanted", "Window", "read_wanted"]
 
 
 def read_wanted(

@@ -1,4 +1,4 @@
-"""The driver of an update: intake, exactly-once, plan, rewrite, one commit, then what is due.
+"""The driver of an update: intake, exactly-once, plan, rewrite, the commit that moves the clock, then what is due.
 
 Everything that decides is elsewhere and pure (the ledger and the plans); here it is done, in this order:
 
@@ -7,15 +7,16 @@ Everything that decides is elsewhere and pure (the ledger and the plans); here i
 3. ask the ledger whether this batch or files of it were applied before: those are left out;
 4. plan over the live files and the staged ones, and rewrite what the plan says;
 5. record refused records, then commit files, clock, digest and counts in one entry;
-6. seal and purge what is due, each in a commit of its own.
+6. remove what is dead, rewrite, seal and purge what is due, each in a commit of its own.
 
-A process that dies before the commit leaves folders that no commit names; the next run removes them.
+A process that dies before the first commit leaves folders that no commit names; the next run removes them. One that dies
+after it leaves files for the next update to remove: the records in them are hidden already.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,9 +31,9 @@ from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.repeats import Repeats, likely_causes
-from ebb.maintenance.plan.update import plan_load, plan_update
+from ebb.maintenance.plan.update import UpdatePlan, plan_load, plan_update
 from ebb.maintenance.stage import Staging, check_read_again
-from ebb.maintenance.upkeep import Erasure, Upkeep, erase, is_sealing, purge, seal
+from ebb.maintenance.upkeep import Erasure, Upkeep, commit_upkeep, erase, is_sealing, purge, seal
 from ebb.warehouse.intake.batch import Batch, is_nothing, without_engine
 from ebb.warehouse.intake.quarantine import commit_refused
 from ebb.warehouse.intake.staged import Staged
@@ -44,12 +45,13 @@ __all__ = ["Report", "load", "next_tick", "update"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an update did."""
+    """What an update did.  Cells, files and bytes are those of all its commits together, without seals and forced purges."""
 
     slot: int
     time: str
     ticks: int
-    version: int
+    version: int  # of the commit that moved the clock
+    versions: tuple[int, ...] = ()  # of all commits that were made, seals and purges too, the oldest first
     received: int = 0
     admitted: int = 0
     expired_on_arrival: int = 0
@@ -87,7 +89,7 @@ def update(
     allow_repeats: bool = False,
     inputs: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Advance the clock: admit a batch, expire what is over, in one commit.
+    """Advance the clock: admit a batch, expire what is over, in one moment; then remove the files that are dead.
 
     A batch that was applied before is left out, and so are files of it. With an explicit time its tick is applied all
     the same; without one nothing changes. ``allow_repeats``: admit them again. ``inputs``: what is otherwise in this
@@ -122,14 +124,14 @@ def update(
                 staged = Staged()
             if not_due is not None:
                 raise not_due
-            after, report = _apply(work, staged, repeats, started=started, op="update", erased=erased)
+            after, report, plan = _apply(work, staged, repeats, started=started, op="update", erased=erased)
         finally:
             is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
             lock.is_in_order = is_removed and lock.is_in_order
         warnings += _rounded(spec.timeline, at, slot)
         report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
         if not context.dry_run:
-            report, is_done = _run_what_is_due(after, report, context, phases, was_in_order=was_in_order)
+            report, is_done = _run_what_is_due(after, report, plan, context, phases, was_in_order=was_in_order)
             lock.is_in_order = lock.is_in_order and is_done
         return replace(report, seconds=_since(started), phases=phases.rounded())
 
@@ -180,7 +182,7 @@ def load(
                 shown = spec.timeline.show_slot(ledger.clock)
                 msg = f"table {spec.name} has been loaded already, its clock is at {shown}"
                 raise InputError(msg, "update it instead", spec.name, hint="update")
-            _, report = _apply(work, staged, repeats, started=started, op="load", erased=erased)
+            _, report, _ = _apply(work, staged, repeats, started=started, op="load", erased=erased)
         finally:
             lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
         warned_of = (*warnings, *report.warnings)
@@ -211,19 +213,23 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
 
 def _apply(
     work: Staging, staged: Staged, repeats: Repeats, *, started: float, op: str, erased: Erasure
-) -> tuple[Snapshot, Report]:
-    """Plan, rewrite and commit."""
+) -> tuple[Snapshot, Report, UpdatePlan]:
+    """Plan everything; rewrite for the first commit and make it."""
     snapshot, context, slot = work.snapshot, work.context, work.slot
     spec, ledger = snapshot.spec, snapshot.ledger
     clock = slot - 1 if ledger.clock is None else ledger.clock
     if op == "load":
-        plan = plan_load(spec.strategy, spec.grid, slot=slot, arriving=staged.files)
+        whole = plan_load(spec.strategy, spec.grid, slot=slot, arriving=staged.files)
     else:
         live, arriving = snapshot.files, staged.files
-        plan = plan_update(spec.strategy, spec.grid, clock=clock, slot=slot, live=live, arriving=arriving, lag=spec.lag)
-    planned = _report(snapshot, staged, plan, repeats, clock=clock, slot=slot, op=op)
+        whole = plan_update(
+            spec.strategy, spec.grid, clock=clock, slot=slot, live=live, arriving=arriving, lag=spec.lag
+        )
+    plan = whole.update
+    planned = _report(snapshot, staged, repeats, clock=clock, slot=slot, cells_bound=len(whole.within))
     if context.dry_run:
-        return snapshot, replace(planned, dry_run=True)
+        return snapshot, replace(_with_plans(planned, whole.commits.values()), dry_run=True), whole
+    planned = _with_plans(planned, [plan])
     begun = time.monotonic()
 
     def written(adds: Sequence[CellFile]) -> Report:
@@ -262,8 +268,20 @@ def _apply(
         prepare=quarantine,
     )
     work.phases.add("commit", time.monotonic() - begun - work.phases.seconds.get("rewrite", 0.0))
-    return done.snapshot, replace(
-        written(done.added), version=done.snapshot.version, warnings=(*planned.warnings, *done.warnings)
+    version = done.snapshot.version
+    warnings = (*planned.warnings, *done.warnings)
+    return done.snapshot, replace(written(done.added), version=version, versions=(version,), warnings=warnings), whole
+
+
+def _with_plans(report: Report, plans: Iterable[Plan]) -> Report:
+    """Return a report with what is known of commits before they are made."""
+    plans = list(plans)
+    return replace(
+        report,
+        cells_touched=len({cell for plan in plans for cell in plan.cells_touched}),
+        files_added=sum(len(plan.adds) + len(plan.rewrites) for plan in plans),
+        files_removed=sum(len(plan.removes) for plan in plans),
+        bytes_written=sum(file.size_bytes for plan in plans for file in plan.adds),
     )
 
 
@@ -274,12 +292,9 @@ def _fingerprints(staged: Staged, repeats: Repeats) -> tuple[int, ...]:
     return tuple(dict.fromkeys(map(fingerprint, digests)))
 
 
-def _report(
-    snapshot: Snapshot, staged: Staged, plan: Plan, repeats: Repeats, *, clock: int, slot: int, op: str
-) -> Report:
+def _report(snapshot: Snapshot, staged: Staged, repeats: Repeats, *, clock: int, slot: int, cells_bound: int) -> Report:
     spec, ledger = snapshot.spec, snapshot.ledger
     expired = ledger.expired_by(slot)
-    cells = spec.grid.groups.count * spec.grid.cohorts.count
     return Report(
         slot=slot,
         time=spec.timeline.show_slot(slot),
@@ -292,11 +307,7 @@ def _report(
         reasons=dict(sorted(staged.reasons.items())),
         expired=expired,
         live=ledger.live_records - expired + staged.admitted,
-        cells_touched=len(plan.cells_touched),
-        cells_bound=cells if op == "load" else spec.grid.cells_bound(clock, slot),
-        files_added=len(plan.adds) + len(plan.rewrites),
-        files_removed=len(plan.removes),
-        bytes_written=sum(f.size_bytes for f in plan.adds),
+        cells_bound=cells_bound,
         repeated=repeats.records,
         repeated_of=repeats.slot,
         repeated_files=repeats.files,
@@ -334,20 +345,25 @@ def _repeated(snapshot: Snapshot, repeats: Repeats, started: float) -> Report:
 
 
 def _run_what_is_due(
-    snapshot: Snapshot, report: Report, context: Context, phases: Phases, *, was_in_order: bool
+    snapshot: Snapshot, report: Report, plan: UpdatePlan, context: Context, phases: Phases, *, was_in_order: bool
 ) -> tuple[Report, bool]:
-    """Seal and purge; returns the report with that, and whether it was done.
+    """Make the rest of the update's commits, seal and purge; returns the report with that, and whether it was done.
 
     The update is committed: what goes wrong here is a warning, and is tried again next time.
     """
     groups = snapshot.spec.grid.groups
     completes = groups.run_of(report.slot + 1) != groups.run_of(report.slot - report.ticks + 1)
 
+    followed: dict[str, Upkeep] = {}  # the update's own commits after the first
     seals: list[Upkeep] = []
     purges: list[Upkeep] = []
 
     def work() -> None:
         after = snapshot
+        for op, rest in plan.commits.items():
+            if op != "update":
+                with phases.timed(op):
+                    after, followed[op] = commit_upkeep(after, rest, context, op=op)
         if is_sealing(after) and (completes or not was_in_order):
             context.progress("sealing")
             with phases.timed("seal"):
@@ -360,11 +376,18 @@ def _run_what_is_due(
             purges.append(purged)
 
     failures = warned(work)
+    made = [*followed.values(), *seals, *purges]
+    cells = plan.update.cells_touched.union(*(plan.commits[op].cells_touched for op in followed))
     report = replace(
         report,
+        versions=(*report.versions, *(done.version for done in made if done.files_removed)),
+        cells_touched=len(cells),
+        files_added=report.files_added + sum(done.files_added for done in followed.values()),
+        files_removed=report.files_removed + sum(done.files_removed for done in followed.values()),
+        bytes_written=report.bytes_written + sum(done.bytes_written for done in followed.values()),
         sealed_cells=sum(done.cells_touched for done in seals),
         sealed_bytes=sum(done.bytes_written for done in seals),
         purged_files=sum(done.files_removed for done in purges),
-        warnings=(*report.warnings, *(text for done in (*seals, *purges) for text in done.warnings), *failures),
+        warnings=(*report.warnings, *(text for done in made for text in done.warnings), *failures),
     )
     return report, not failures

@@ -1,4 +1,4 @@
-"""Seal, purge and erase: what keeps files few and the deletion bound true.
+"""Retire, seal, purge and erase: what keeps files few and the deletion bound true.
 
 Each is chosen by a pure plan and then done. An update runs what is due by itself; the commands run the same functions
 on request.
@@ -41,19 +41,19 @@ from ebb.warehouse.table.snapshot import Snapshot
 __all__ = [
     "Erasure",
     "Upkeep",
+    "commit_upkeep",
     "erase",
     "erase_and_record",
     "erase_plan",
     "is_sealing",
     "purge",
-    "rewrite_and_commit",
     "seal",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What a seal or a purge did, or would do."""
+    """What a retirement, a seal or a purge did, or would do."""
 
     op: str
     slot: int
@@ -96,8 +96,12 @@ class Erasure:
         }
 
 
-def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
-    """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done."""
+def commit_upkeep(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
+    """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done.
+
+    To Delta it is a change of data only if records go and none is written: that of a retirement. The others are left out
+    by whoever follows the table.
+    """
     started = time.monotonic()
     clock = snapshot.ledger.clock or 0
     planned = Upkeep(
@@ -122,7 +126,7 @@ def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: 
 
     def said(adds: Sequence[CellFile]) -> Mapping[str, Any]:
         entry = written(adds).entry()
-        return {**entry, "phases": {"rewrite": entry["seconds"]}}
+        return {**entry, "phases": {"rewrite": entry["seconds"]} if plan.rewrites else {}}
 
     done = carry_out(
         snapshot,
@@ -130,7 +134,7 @@ def rewrite_and_commit(snapshot: Snapshot, plan: Plan, context: Context, *, op: 
         context,
         clock=clock,
         change=Change(clock=snapshot.ledger.clock),
-        data_change=False,
+        data_change=op == "retire",
         report=said,
     )
     return done.snapshot, replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
@@ -140,14 +144,14 @@ def seal(snapshot: Snapshot, context: Context) -> tuple[Snapshot, Upkeep]:
     """Merge the runs of completed groups."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_seal(snapshot.spec.grid, clock=clock, live=snapshot.files)
-    return rewrite_and_commit(snapshot, plan, context, op="seal")
+    return commit_upkeep(snapshot, plan, context, op="seal")
 
 
 def purge(snapshot: Snapshot, context: Context, *, lag: int = 0) -> tuple[Snapshot, Upkeep]:
     """Rewrite the files that hold records expired for at least ``lag`` ticks, without any expired record."""
     clock = snapshot.ledger.clock
     plan = Plan() if clock is None else plan_purge(clock=clock, live=snapshot.files, lag=lag)
-    return rewrite_and_commit(snapshot, plan, context, op="purge")
+    return commit_upkeep(snapshot, plan, context, op="purge")
 
 
 def is_sealing(snapshot: Snapshot) -> bool:

@@ -28,6 +28,7 @@ DOORS: dict[str, Callable[[OpenTable], object]] = {
     "scan": lambda table: table.scan().read_all(),
     "scan where": lambda table: table.scan(where="id > 3").read_all(),
     "scan latest": lambda table: table.up_to_date().scan().read_all(),
+    "changes": lambda table: table.changes("start", expiries=True).reader().read_all(),
     "probe": lambda table: table.probe("k1", "k3"),
     "sql": lambda table: table.warehouse.sql("select key, count(*) from t group by key").read_all(),
     "quarantine": lambda table: refused_records(table.table),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ebb.index.cellfile import CellFile
 from ebb.index.grid import Cell, Grid
 from ebb.maintenance.plan.change import Plan
+from ebb.maintenance.plan.update import UpdatePlan
 
 PART_RECORDS = 3
 
@@ -90,6 +91,11 @@ class FileStore:
         for path in removed:
             del self._live[path]
         self._live |= {file.path: file for file in (*plan.adds, *rewritten)}
+
+    def apply_all(self, plan: UpdatePlan) -> None:
+        """Carry out the commits of an update, one after the other."""
+        for commit in plan.commits.values():
+            self.apply(commit)
 
     def records_of(self, files: Iterable[CellFile]) -> list[Record]:
         """Return every record of these files, expired ones included."""

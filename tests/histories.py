@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.strategy import Strategy
-from ebb.maintenance.plan.change import Plan
-from ebb.maintenance.plan.update import plan_update
+from ebb.maintenance.plan.update import UpdatePlan, plan_update
 from ebb.maintenance.plan.upkeep import plan_seal
 from tests.filestore import FileStore, Record
 
@@ -43,8 +42,9 @@ class Moment:
     slot: int
     arriving: list[Record]
     expected: list[Record]
-    plan: Plan
+    plan: UpdatePlan
     store: FileStore
+    was_killed: bool
 
 
 def axes() -> st.SearchStrategy[Axis]:
@@ -95,8 +95,18 @@ def stocked_stores(draw: st.DrawFn, *, clock: int, with_expired: bool) -> FileSt
     return store
 
 
-def play(history: History, strategy: Strategy, *, lag: int = 0, is_sealing: bool = False) -> Iterator[Moment]:
-    """Plan and apply each update of a history, beginning with an empty table at slot 0."""
+def play(
+    history: History,
+    strategy: Strategy,
+    *,
+    lag: int = 0,
+    is_sealing: bool = False,
+    killed: Callable[[], bool] = lambda: False,
+) -> Iterator[Moment]:
+    """Plan and apply each update of a history, beginning with an empty table at slot 0.
+
+    ``killed``: whether the next update is, after the commit that moves the clock.
+    """
     store, grid, clock, number = FileStore(history.grid), history.grid, 0, 0
     for step in history.steps:
         slot = clock + step.ticks
@@ -105,8 +115,12 @@ def play(history: History, strategy: Strategy, *, lag: int = 0, is_sealing: bool
         expected = sorted(store.visible(slot) + batch)
         arriving = store.stage(batch)
         plan = plan_update(strategy, grid, clock=clock, slot=slot, live=store.live, arriving=arriving, lag=lag)
-        store.apply(plan)
+        was_killed = killed()
+        if was_killed:
+            store.apply(plan.update)
+        else:
+            store.apply_all(plan)
         if is_sealing:
             store.apply(plan_seal(grid, clock=slot, live=store.live))
-        yield Moment(clock, slot, batch, expected, plan, store)
+        yield Moment(clock, slot, batch, expected, plan, store, was_killed)
         clock = slot

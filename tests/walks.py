@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from ebb.index.errors import UsageError
 from ebb.index.grid import Cell
+from ebb.index.strategy import Strategy
 from ebb.maintenance.update import Report
 from tests.builders import arrow_batch, integer_table, open_warehouse, scanned_ids, write_batch
 from tests.model import Model, Outcome, Record
@@ -183,20 +184,25 @@ class Walk:
         return cells
 
     def _same_elsewhere(self, version: int, report: Report, before: dict[Cell, dict[str, str]]) -> None:
-        """P3, from the log entry of the update itself and the bytes on disk."""
-        entry = next(e for e in self.table.table.entries(report.version) if e.version == report.version)
-        assert report.version == version + 1
-        touched = {_cell(path) for path in (*entry.added, *entry.removed)}
+        """P3, from the log entries of the update itself and the bytes on disk."""
+        entries = [e for v in report.versions if (e := self.table.table.entry(v)) is not None]
+        assert [e.version for e in entries] == list(range(version + 1, self.table.table.snapshot().version + 1))
+        assert entries[0].version == report.version
+        own = [e for e in entries if e.ebb["op"] in ("update", "retire")]
+        own += [e for e in entries if e.ebb["op"] == "purge" and not report.purged_files]
+        others = [e for e in entries if e not in own]
+        assert {e.ebb["op"] for e in others} <= {"seal", "purge"}
+        touched = {_cell(path) for e in own for path in (*e.added, *e.removed)}
         assert len(touched) == report.cells_touched <= report.cells_bound
+        assert report.files_removed == sum(len(e.removed) for e in own)
+        assert report.bytes_written == sum(e.bytes_added for e in own)
         groups, cohorts = self.spec.grid.groups.count, self.spec.grid.cohorts.count
         if report.ticks == 1:
             assert report.cells_bound == groups + cohorts - 1
-        sealed = {
-            _cell(p)
-            for e in self.table.table.entries(self.table.table.snapshot().version)
-            if e.version > report.version
-            for p in e.removed
-        }
+        if self.spec.strategy is not Strategy.REBUILD:
+            assert not entries[0].removed, "a stream can follow what only adds"
+            assert not [e for e in entries[1:] if e.added and e.ebb["op"] == "retire"]
+        sealed = {_cell(path) for e in others for path in e.removed}
         after = self._hashes()
         for cell, files in before.items():
             if cell not in touched | sealed:

@@ -90,7 +90,7 @@ def update(
     strict: Strict = None, extra: Extra = None, rename: Rename = None, separator: Separator = None, encoding: Encoding = None,
     engine: Engine = None, wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
-    """Add a batch and remove expired records in one commit; advances the clock by a tick.
+    """Add a batch and let expired records go, in one moment; advances the clock by a tick.
 
     A batch that was applied before is left out. If --at names a new tick, that tick is applied without it (exit code 0);
     without --at nothing changes (exit code 3).

@@ -167,8 +167,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         values[where] = f"{values[where]}; {told}" if where in values else told
     if last is not None:
         values["last update"] = (
-            f"{last.committed}: +{last.admitted or 0:,} −{last.expired or 0:,}, {last.cells_touched} of at most "
-            f"{render.counted(last.cells_bound or 0, 'cell')}, {last.seconds or 0:.2f} s"
+            f"{last.committed}: +{last.admitted or 0:,} −{last.expired or 0:,}, into "
+            f"{render.counted(last.cells_touched or 0, 'cell')}, {last.seconds or 0:.2f} s"
         )
     others = [
         f"{c.operation} in version {c.version}, {c.committed}: files +{c.files_added} −{c.files_removed}"

@@ -1,10 +1,11 @@
-"""probe, scan, sql, publish."""
+"""probe, scan, changes, sql, publish."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -12,17 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ebb.cli.interrupts import Terminated, terminable
 from ebb.cli.options import Conf, DryRun, Json, Limit, Master, Name, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, format_of, limited, write_records
+from ebb.cli.output.tokens import keep_token, kept_token
 from ebb.index.errors import UnreadableInputError, UsageError
 from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
-    from ebb.maintenance.api.table import OpenTable
-    from ebb.maintenance.reading import Cost, Window
+    import pyarrow as pa
 
-__all__ = ["cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
+    from ebb.maintenance.api.table import OpenTable
+    from ebb.maintenance.reading import Changes, Cost, Window
+
+__all__ = ["changes", "cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
 
 
 class Isolation(StrEnum):
@@ -192,6 +197,69 @@ def scan(
     else:
         found = _window(table, as_of, isolation).scan(names, where)
     write_records(limited(found, limit), found.schema, form=form, output=output, guard_formulas=guard_formulas)
+
+
+def changes(
+    ctx: typer.Context,
+    name: Name,
+    since: Annotated[str | None, typer.Option("--since", metavar="POSITION", help="What came after this: a version, slot:N, a time (time:N where times are integers), a token, or start for all that is still there.")] = None,
+    expiries: Annotated[bool, typer.Option("--expiries", help="Also the records that expired, each with its slot.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for new commits until Ctrl-C; records come as JSON lines unless --format says otherwise.")] = False,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="FILE", help="Go on after the token in FILE if it is there, and keep the newest one in it.")] = None,
+    columns: Columns = None, limit: Limit = None, form: Form = None, output: Output = None, guard_formulas: Guard = False,
+) -> None:  # fmt: skip
+    """Read what was admitted, and on request what expired, commit by commit, each record once.
+
+    _change says what happened to a record (admitted or expired), _version in which commit, _slot in which tick.
+    """
+    form = _change_format(form, output, follow=follow, resume=resume, limit=limit)
+    since = (None if resume is None else kept_token(resume)) or since
+    if since is None:
+        msg = "changes needs to know where to start; pass --since, for example --since start"
+        raise UsageError(msg)
+    feed = (
+        state(ctx).open().table(name).changes(since, expiries=expiries, follow=follow, columns=split_columns(columns))
+    )
+    if resume is not None:
+        keep_token(resume, feed.token)  # before anything is printed: now it can be helped
+    try:
+        with terminable() if follow else nullcontext():
+            # What was flushed to standard output has been delivered; a file is there when it is complete.
+            parts = limited(_flushed(feed, resume if output is None else None), limit)
+            write_records(parts, feed.schema, form=form, output=output, guard_formulas=guard_formulas)
+    except Terminated as ended:  # that is how it ends
+        raise typer.Exit(ended.code) from None
+    if resume is not None:
+        keep_token(resume, feed.token)
+
+
+def _change_format(
+    form: Format | None, output: Path | None, *, follow: bool, resume: Path | None, limit: int | None
+) -> Format:
+    """Return how changes are written, or say which options do not go together."""
+    lines = Format.jsonl if output is None and (follow or resume is not None) else format_of(output)
+    form = form or lines
+    if follow and (output is not None or form in (Format.table, Format.parquet)):
+        what = "--output" if output is not None else f"--format {form.value}"
+        msg = f"--follow never ends, and {what} is complete only at the end; use --format jsonl, csv or arrow, and redirect it"
+        raise UsageError(msg)
+    if resume is not None and (limit is not None or form is Format.table):
+        what = "--limit" if limit is not None else "--format table"
+        msg = f"--resume goes on after what was printed, and {what} may leave some of it out; leave {what} out"
+        raise UsageError(msg)
+    if resume is not None and form is Format.parquet and output is None:
+        msg = "--resume cannot tell how much of --format parquet has arrived on standard output; pass --output FILE"
+        raise UsageError(msg)
+    return form
+
+
+def _flushed(feed: Changes, resume: Path | None) -> Iterator[pa.RecordBatch]:
+    """Yield the records; when all of a commit have been written, flush them, and keep its token."""
+    for commit in feed:
+        yield from commit.records
+        sys.stdout.buffer.flush()
+        if resume is not None:
+            keep_token(resume, commit.token)
 
 
 def _by_spark(engine: Engine | SqlEngine | None, master: str | None, conf: Sequence[str] | None) -> bool:

@@ -5,10 +5,13 @@ Times may be given as text, as numbers for integer columns, or as ``datetime`` a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from ebb.index.changes import After, AfterSlot, parse_since
 from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.adopt import Adoption, adopt
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
+    from ebb.warehouse.read.changes import Changes
     from ebb.warehouse.read.finder import Finder
     from ebb.warehouse.read.latest import LatestWindow
     from ebb.warehouse.read.window import Window
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
     from ebb.maintenance.api.warehouse import Warehouse
 
 __all__ = ["OpenTable"]
+
+_LOOK_SECONDS = 0.5  # between two looks at the log of a table that is followed
 
 
 class OpenTable:
@@ -98,7 +104,7 @@ class OpenTable:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> Report:
-        """Admit a batch and remove what has expired, in one commit.
+        """Admit a batch and let go what has expired, in one moment: a commit that moves the clock.
 
         A batch is paths of files, a Spark DataFrame, or Arrow data: an Arrow table or reader, a frame of pandas or
         polars, a DuckDB relation. Arrow data needs no JVM. ``engine`` says who reads files: ``spark``, ``direct`` (no
@@ -247,6 +253,32 @@ class OpenTable:
 
         window = self.at_latest(as_of)
         return scan_by_spark(self.warehouse.spark(delta=True), window, columns, where)
+
+    def changes(
+        self,
+        since: Time,
+        *,
+        expiries: bool = False,
+        follow: bool = False,
+        columns: Sequence[str] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Changes:
+        """Return what was admitted after a position, and what expired if asked for, commit by commit, each record once.
+
+        ``since``: a version as a number; a time as ``datetime``, ``date`` or text, which stands for the last tick over
+        then; ``"slot:5"``; the token of a commit; or ``"start"`` for everything that is still there. ``follow``: wait for
+        new commits, for ever.
+        """
+        from ebb.warehouse.read.changes import Changes
+
+        window = self.at_latest()
+        line = window.snapshot.spec.timeline
+        if isinstance(since, date):
+            after: After = AfterSlot(line.clock_at(read_time(line.kind, since)))
+        else:
+            after = parse_since(str(since), line)
+        wait = (lambda: sleep(_LOOK_SECONDS)) if follow else None
+        return Changes(window, after, expiries=expiries, columns=columns, wait=wait)
 
     def describe(self) -> Description:
         """Return how the table was declared, with every default filled in."""

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from ebb.index.errors import NotDueError, UsageError
 from ebb.index.ledger import next_slot
-from ebb.maintenance.plan.change import Plan
-from ebb.maintenance.plan.update import plan_update
+from ebb.maintenance.plan.update import UpdatePlan, plan_update
 from ebb.maintenance.plan.upkeep import plan_seal
 from ebb.maintenance.upkeep import is_sealing
 from ebb.maintenance.values import counted
@@ -84,7 +83,7 @@ def explain(snapshot: Snapshot, now: datetime) -> Explanation:
         strategy=spec.strategy.value,
         group=spec.grid.groups.partition(slot),
         cohorts=tuple(sorted(spec.grid.cohorts_expiring(clock, slot))),
-        cells_bound=spec.grid.cells_bound(clock, slot),
+        cells_bound=len(plan.within),
         cells_in_grid=cells_in_grid,
         expires=ledger.expired_by(slot),
         live_records=ledger.live_records,
@@ -98,24 +97,25 @@ def explain(snapshot: Snapshot, now: datetime) -> Explanation:
     )
 
 
-def _removals(plan: Plan) -> tuple[CellRemoval, ...]:
+def _removals(plan: UpdatePlan) -> tuple[CellRemoval, ...]:
     files = Counter(f.cell for f in plan.removes)
     return tuple(CellRemoval(group=cell.group, cohort=cell.cohort, files=n) for cell, n in sorted(files.items()))
 
 
-def _words(snapshot: Snapshot, plan: Plan, *, slot: int, is_due: bool, seals: bool) -> tuple[str, ...]:
+def _words(snapshot: Snapshot, plan: UpdatePlan, *, slot: int, is_due: bool, seals: bool) -> tuple[str, ...]:
     spec, line = snapshot.spec, snapshot.spec.timeline
     grid = spec.grid
     when = f"update to slot {slot} ({line.show_slot(slot)}), {'due now' if is_due else 'not due yet'}"
     rewritten = {f for r in plan.rewrites for f in r.inputs}
     dropped = [f for f in plan.removes if f not in rewritten]
+    commits = len(plan.commits)
     lines = [
         when,
         f"admits its batch into group {grid.groups.partition(slot)}: at most {counted(grid.cohorts.count, 'cell')}",
         f"expires {counted(snapshot.ledger.expired_by(slot), 'record')}, all in cohort {grid.cohorts.partition(slot)}: at most {counted(grid.groups.count, 'cell')}",
         f"removes {counted(len(dropped), 'dead file')} by metadata alone",
         f"rewrites {counted(len(plan.rewrites), 'cell')} ({counted(sum(r.size_bytes for r in plan.rewrites), 'byte')} to read)",
-        f"touches at most {grid.cells_bound(slot - 1, slot)} of {counted(grid.groups.count * grid.cohorts.count, 'cell')} in one commit",
+        f"touches at most {len(plan.within)} of {counted(grid.groups.count * grid.cohorts.count, 'cell')} in {'one commit' if commits == 1 else f'{commits} commits'}",
     ]
     made = ((spec.inserted, spec.inserted_as), (spec.expires, spec.expires_as))
     lines += [f"computes {column} of its records: {expression}" for column, expression in made if expression]

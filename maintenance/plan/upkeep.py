@@ -1,4 +1,4 @@
-"""What a seal or a purge does to the files: it changes no answer.  Pure."""
+"""What a seal, a retirement or a purge does to the files: none of them changes an answer.  Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ebb.index.cellfile import CellFile
 from ebb.index.grid import Cell, Grid
 from ebb.maintenance.plan.change import Plan, rewrites_of
 
-__all__ = ["plan_purge", "plan_seal"]
+__all__ = ["plan_purge", "plan_retire", "plan_seal"]
 
 
 def plan_seal(grid: Grid, *, clock: int, live: Sequence[CellFile]) -> Plan:
@@ -28,8 +28,21 @@ def plan_seal(grid: Grid, *, clock: int, live: Sequence[CellFile]) -> Plan:
     return Plan(removes=tuple(stale), rewrites=rewrites_of(stale, clock), within=grid.cells_of(completed))
 
 
-def plan_purge(*, clock: int, live: Sequence[CellFile], lag: int = 0) -> Plan:
-    """Get every record out that expired at least ``lag`` ticks ago, and what expired since from the same files."""
-    overdue = [f for f in live if f.min_exp + lag <= clock]
-    rewrites = rewrites_of([f for f in overdue if not f.is_dead(clock)], clock)
-    return Plan(removes=tuple(overdue), rewrites=rewrites, within=frozenset(f.cell for f in overdue))
+def plan_retire(*, clock: int, live: Sequence[CellFile]) -> Plan:
+    """Remove the files in which every record has expired, by metadata alone."""
+    dead = [f for f in live if f.is_dead(clock)]
+    return Plan(removes=tuple(dead), within=frozenset(f.cell for f in dead))
+
+
+def plan_purge(*, clock: int, live: Sequence[CellFile], lag: int = 0, turns: Grid | None = None) -> Plan:
+    """Get every record out that expired at least ``lag`` ticks ago, and what expired since from the same files.
+
+    ``turns``: nobody looks at a file again before the next turn of its cohort, so what will be overdue by then goes too.
+    """
+
+    def next_look(file: CellFile) -> int:
+        return clock + 1 if turns is None else turns.next_turn(file.cell.cohort, clock)
+
+    due = [f for f in live if f.has_expired(clock) and f.min_exp + lag < next_look(f)]
+    rewrites = rewrites_of([f for f in due if not f.is_dead(clock)], clock)
+    return Plan(removes=tuple(due), rewrites=rewrites, within=frozenset(f.cell for f in due))

@@ -23,6 +23,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory"),
         ("ranges", "ledger"),
+        ("changes",),
         ("values", "cost", "conversion", "sample"),
         ("predicate", "inputs"),
         ("expression",),

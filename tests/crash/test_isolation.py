@@ -54,7 +54,7 @@ class Course:
 COURSES = {
     "retire": Course(
         wish={"strategy": "retire", "policy": "2x2"},
-        commits={"update": 320, "seal": 10, "purge": 5},
+        commits={"update": 320, "retire": 60, "seal": 10, "purge": 5},
         reads=2400,
         overlapping=300,
         repeated=20,
@@ -111,6 +111,7 @@ class Recording:
         return {
             "updates": ops["update"],
             "with records": sum(bool(update.admitted) for update in self.updates),
+            "retires": ops["retire"],
             "seals": ops["seal"],
             "purges": ops["purge"],
             "files erased": self.commits[-1]["files"],

@@ -60,7 +60,7 @@ def ticks(grid: Grid, p: int, strategy: Strategy, lag: int) -> Iterator[Tick]:
         arriving = store.stage(batch)
         live = store.live
         plan = plan_update(strategy, grid, clock=slot - 1, slot=slot, live=live, arriving=arriving, lag=lag)
-        written = _applied(store, plan)
+        written = sum(_applied(store, commit) for commit in plan.commits.values())
         if strategy is RETIRE:
             written += _applied(store, plan_seal(grid, clock=slot, live=store.live))
         written += _applied(store, plan_purge(clock=slot, live=store.live, lag=max(1, lag)))

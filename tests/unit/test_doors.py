@@ -33,7 +33,7 @@ REASONS = {
     errno.ENOSPC: "the disk is full; ",
     errno.EIO: "the disk reports an error; ",
 }
-READERS = {"scan", "scan where", "scan latest", "probe", "sql"}
+READERS = {"changes", "scan", "scan where", "scan latest", "probe", "sql"}
 WRITERS = {"update", "seal", "purge", "erase", "drop"}
 FILES: dict[str, str] = {
     "newest entry": "t/_delta_log/*3.json",

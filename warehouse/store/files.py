@@ -31,6 +31,7 @@ __all__ = [
     "folders_in",
     "free_place",
     "identity",
+    "is_there",
     "make_file",
     "make_folder",
     "mapped",
@@ -72,6 +73,15 @@ def identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file; if nobody may tell, that is an error."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def size_of(file: int | str | Path) -> int:

@@ -14,11 +14,14 @@ from ebb.warehouse.store.errors import RESTORE, read_error, refusal
 __all__ = ["delta_errors", "open_delta"]
 
 
-def open_delta(folder: Path, what: str, *, damaged: str = RESTORE) -> DeltaTable | None:
-    """Return a Delta table; None if there is none.  ``what`` is like "the log of table t"; it cannot be read then."""
+def open_delta(folder: Path, what: str, *, damaged: str = RESTORE, version: int | None = None) -> DeltaTable | None:
+    """Return a Delta table at its newest version or an older one; None if there is none.
+
+    ``what`` is like "the log of table t"; it cannot be read then.
+    """
     with delta_errors(what, folder, damaged=damaged):
         try:
-            return DeltaTable(folder)
+            return DeltaTable(folder, version=version)
         except TableNotFoundError as error:
             if refusal(error):  # it is called so even if nobody was allowed to look
                 raise

@@ -39,6 +39,7 @@ _OPERATIONS = {
     "alter": "SET TBLPROPERTIES",
     "load": "WRITE",
     "update": "WRITE",
+    "retire": "DELETE",
     "seal": "OPTIMIZE",
     "purge": "REORG",
     "erase": "VACUUM END",

@@ -211,6 +211,15 @@ class Table:
                 return
             yield entry
 
+    def files_at(self, version: int) -> tuple[CellFile, ...]:
+        """Return the files of a version whose commit the log still has.  O(files)."""
+        what = f"version {version} in the log of table {self.name}"
+        delta = open_delta(self.folder, what, version=version)
+        if delta is None:
+            raise UnknownTableError(self.name, self.root, hint="list_tables")
+        with delta_errors(what, self.folder):
+            return live_files(delta)
+
     def oldest_version(self) -> int:
         """Return the version of the oldest commit that the log still has.  O(commits)."""
         with disk_errors(f"the log of table {self.name} cannot be read"):

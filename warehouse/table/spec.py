@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from ebb.index.changes import CHANGE_COLUMNS
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, time_kind
 from ebb.index.errors import CorruptionError, FeatureError, InputError, UpgradeError, UsageError
 from ebb.index.expression import Expression, columns_of, parse_expression
@@ -39,7 +40,7 @@ ALTERABLE = {
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _MARKS = ("_reason", "_column", "_raw", "_file", "_line", "_over", "_fault", "_h1", "_h2", "_f1", "_f2")
-_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, *_MARKS}
+_RESERVED = {*SLOT_COLUMNS, *PARTITION_COLUMNS, *CHANGE_COLUMNS, *_MARKS}
 
 
 def is_name(name: str) -> bool:

@@ -115,10 +115,26 @@ def test_load_needs_a_file(with_table: Command) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["load", "update", "probe", "scan", "history", "explain", "quarantine", "alter", "drop", "seal", "purge", "erase"],
+    [
+        "load",
+        "update",
+        "probe",
+        "scan",
+        "changes",
+        "history",
+        "explain",
+        "quarantine",
+        "alter",
+        "drop",
+        "seal",
+        "purge",
+        "erase",
+    ],
 )
 def test_a_table_that_is_not_there_is_named_with_those_that_are(with_table: Command, command: str) -> None:
-    extra = {"alter": ["--deletion-bound", "9"], "probe": ["a"], "load": ["x.csv"]}.get(command, [])
+    extra = {"alter": ["--deletion-bound", "9"], "probe": ["a"], "changes": ["--since", "1"], "load": ["x.csv"]}.get(
+        command, []
+    )
 
     told = with_table.wrong(command, "flights", *extra, code=1)
     assert told == f"there is no table flights in {with_table.root}; it has t"

@@ -39,8 +39,20 @@ def test_a_hostile_name_is_refused(ebb: Command, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["../x", "t.quarantine"])
 def test_a_hostile_name_is_refused_by_every_command(ebb: Command, name: str) -> None:
-    for command in ("load", "update", "scan", "history", "explain", "quarantine", "drop", "seal", "purge", "erase"):
-        assert "must start with a letter a-z" in ebb.wrong(command, "--", name, code=2)
+    for command in (
+        "load",
+        "update",
+        "scan",
+        "changes --since=1",
+        "history",
+        "explain",
+        "quarantine",
+        "drop",
+        "seal",
+        "purge",
+        "erase",
+    ):
+        assert "must start with a letter a-z" in ebb.wrong(*command.split(), "--", name, code=2)
     assert "must start with a letter a-z" in ebb.wrong("probe", "--", name, "key", code=2)
     assert "must start with a letter a-z" in ebb.wrong("alter", "--landing", "x", "--", name, code=2)
     assert "must start with a letter a-z" in ebb.wrong("status", "--", name, code=2)

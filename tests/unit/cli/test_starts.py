@@ -41,7 +41,7 @@ def test_commands_without_records_to_write_start_neither_spark_nor_pandas(tmp_pa
     commands = [
         ["--help"], ["create", "--help"], ["create", "t", *DECLARED], ["status"], ["status", "t"],
         ["update", "t", "--at", "1"], ["update", "t", "--at", "2", "--dry-run"], ["update", "t", "--at", "1"],
-        ["history", "t"], ["explain", "t"], ["explain", "t", "--sql"], ["alter", "t", "--deletion-bound", "9"],
+        ["history", "t"], ["changes", "t", "--since", "0"], ["explain", "t"], ["explain", "t", "--sql"], ["alter", "t", "--deletion-bound", "9"],
         ["alter", "t", "--add-column", "z INT"], ["quarantine", "t"], ["seal", "t"], ["purge", "t"], ["erase", "t"], ["drop", "t", "--yes"],
     ]  # fmt: skip
     done = subprocess.run(

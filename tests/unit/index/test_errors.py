@@ -28,6 +28,7 @@ from ebb.index.errors import (
     RetryError,
     SchemaDriftError,
     TableExistsError,
+    TooLateError,
     UnknownTableError,
     UnreadableInputError,
     UpgradeError,
@@ -56,6 +57,13 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         (
             "slot 4 (1970-01-05) is not after the clock 7, and this batch is not the one applied there: there it was ab; "
             "apply it with a later time, late records are admitted too"
+        ),
+    ),
+    (
+        TooLateError("t", 3, 40),
+        (
+            "the changes of table t after version 3 are no longer all there; "
+            "those after version 40 are; read the table itself to know what was before"
         ),
     ),
     (

@@ -8,8 +8,8 @@ from ebb.index.cellfile import CellFile, Rewrite
 from ebb.index.grid import Cell, Grid, Ring
 from ebb.index.strategy import Strategy
 from ebb.maintenance.plan.change import Plan
-from ebb.maintenance.plan.update import plan_update
-from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
+from ebb.maintenance.plan.update import UpdatePlan, plan_load, plan_update
+from ebb.maintenance.plan.upkeep import plan_purge, plan_retire, plan_seal
 from tests.filestore import cell_file
 
 REBUILD, NOREBUILD, RETIRE = Strategy
@@ -28,7 +28,7 @@ NEW = cell_file("n/1", ODD, ins=(9, 9), exp=(11, 11))
 NEW_OTHER = cell_file("n/2", Cell(0, 1), ins=(9, 9), exp=(10, 10))
 
 
-def update(strategy: Strategy, live: list[CellFile], arriving: list[CellFile], *, lag: int = 0) -> Plan:
+def update(strategy: Strategy, live: list[CellFile], arriving: list[CellFile], *, lag: int = 0) -> UpdatePlan:
     return plan_update(strategy, GRID, clock=8, slot=9, live=live, arriving=arriving, lag=lag)
 
 
@@ -57,16 +57,19 @@ def test_a_plan_is_empty_when_it_changes_no_file(plan: Plan, *, is_empty: bool) 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_an_update_with_nothing_to_admit_or_expire_does_nothing(strategy: Strategy) -> None:
-    assert update(strategy, [FRESH, OTHER_COHORT, UNTOUCHED], []).is_empty
+    plan = update(strategy, [FRESH, OTHER_COHORT, UNTOUCHED], [])
+
+    assert plan.update.is_empty
+    assert list(plan.commits) == ["update"], "it moves the clock"
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_batch_that_meets_empty_cells_is_added_as_it_was_staged(strategy: Strategy) -> None:
-    assert update(strategy, [UNTOUCHED], [NEW, NEW_OTHER]) == Plan(adds=(NEW, NEW_OTHER))
+    assert update(strategy, [UNTOUCHED], [NEW, NEW_OTHER]).commits == {"update": Plan(adds=(NEW, NEW_OTHER))}
 
 
 def test_rebuild_merges_survivors_and_batch_into_one_run_per_touched_cell() -> None:
-    plan = update(REBUILD, LIVE, [NEW, NEW_OTHER])
+    plan = update(REBUILD, LIVE, [NEW, NEW_OTHER]).update
 
     assert set(plan.removes) == {DEAD, STALE, FRESH, OTHER_GROUP, OTHER_COHORT}
     assert plan.rewrites == (merge(STALE, FRESH, NEW), merge(OTHER_GROUP), merge(OTHER_COHORT, NEW_OTHER))
@@ -76,23 +79,25 @@ def test_rebuild_merges_survivors_and_batch_into_one_run_per_touched_cell() -> N
 def test_rebuild_adds_the_staged_run_as_it_is_where_everything_else_died() -> None:
     parts = [NEW, cell_file("n/3", ODD, ins=(9, 9), exp=(13, 13))]
 
-    assert update(REBUILD, [DEAD], parts) == Plan(removes=(DEAD,), adds=tuple(parts))
+    assert update(REBUILD, [DEAD], parts).update == Plan(removes=(DEAD,), adds=tuple(parts))
 
 
 def test_rebuild_removes_a_cell_that_died_as_a_whole() -> None:
-    assert update(REBUILD, [DEAD], []) == Plan(removes=(DEAD,))
+    assert update(REBUILD, [DEAD], []).commits == {"update": Plan(removes=(DEAD,))}
 
 
 def test_rebuild_rewrites_a_single_run_to_get_the_expired_out() -> None:
-    assert update(REBUILD, [STALE], []) == Plan(removes=(STALE,), rewrites=(merge(STALE),))
+    assert update(REBUILD, [STALE], []).update == Plan(removes=(STALE,), rewrites=(merge(STALE),))
 
 
 def test_norebuild_touches_only_files_with_expired_records() -> None:
     plan = update(NOREBUILD, LIVE, [NEW, NEW_OTHER])
 
-    assert set(plan.removes) == {DEAD, STALE, OTHER_GROUP}
-    assert plan.rewrites == (merge(STALE), merge(OTHER_GROUP))
-    assert plan.adds == (NEW, NEW_OTHER)
+    assert plan.commits == {
+        "update": Plan(adds=(NEW, NEW_OTHER)),
+        "retire": Plan(removes=(DEAD,)),
+        "purge": Plan(removes=(STALE, OTHER_GROUP), rewrites=(merge(STALE), merge(OTHER_GROUP))),
+    }
 
 
 def test_norebuild_merges_the_files_with_expired_records_of_one_cell() -> None:
@@ -113,15 +118,50 @@ def test_norebuild_does_not_wait_unless_it_is_told_to() -> None:
     """With runs of 2 slots the cohort of slot 9 expires again at the next tick."""
     plan = plan_update(NOREBUILD, Grid(Ring(2), Ring(2, 2)), clock=8, slot=9, live=[STALE], arriving=[])
 
-    assert plan == Plan(removes=(STALE,), rewrites=(merge(STALE),))
+    assert plan.commits == {"update": Plan(), "purge": Plan(removes=(STALE,), rewrites=(merge(STALE),))}
 
 
 def test_norebuild_removes_dead_files_however_long_the_lag_is() -> None:
-    assert update(NOREBUILD, [DEAD, STALE], [], lag=99) == Plan(removes=(DEAD,))
+    assert update(NOREBUILD, [DEAD, STALE], [], lag=99).commits == {"update": Plan(), "retire": Plan(removes=(DEAD,))}
 
 
 def test_retire_removes_dead_files_and_rewrites_nothing() -> None:
-    assert update(RETIRE, LIVE, [NEW, NEW_OTHER]) == Plan(removes=(DEAD,), adds=(NEW, NEW_OTHER))
+    plan = update(RETIRE, LIVE, [NEW, NEW_OTHER])
+
+    assert plan.commits == {"update": Plan(adds=(NEW, NEW_OTHER)), "retire": Plan(removes=(DEAD,))}
+
+
+@pytest.mark.parametrize("strategy", [NOREBUILD, RETIRE])
+def test_what_a_killed_update_left_dead_in_another_cohort_goes_with_the_next_one(strategy: Strategy) -> None:
+    """Slot 8 belongs to cohort 1: the update to it was killed before it removed what died then."""
+    left = cell_file("g/1", Cell(1, 1), ins=(2, 2), exp=(6, 8))
+    plan = update(strategy, [DEAD, left, UNTOUCHED], [NEW])
+
+    assert plan.retire == Plan(removes=(DEAD, left))
+    assert len(plan.within) == 4 == 2 + 2 * 2 - 2, "E + cG - c for the two cohorts"
+
+
+def test_what_a_killed_update_left_overdue_in_another_cohort_is_rewritten_by_the_next_one() -> None:
+    left = cell_file("g/1", Cell(1, 1), ins=(2, 2), exp=(8, 12))
+
+    assert update(NOREBUILD, [left], []).purge == Plan(removes=(left,), rewrites=(merge(left),))
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_load_only_adds_and_may_touch_every_cell(strategy: Strategy) -> None:
+    plan = plan_load(strategy, GRID, slot=9, arriving=[NEW, NEW_OTHER])
+
+    assert plan.commits == {"update": Plan(adds=(NEW, NEW_OTHER))}
+    assert plan.within == GRID.cells
+
+
+def test_a_retirement_takes_dead_files_of_any_cohort_and_no_other() -> None:
+    late = cell_file("g/1", Cell(1, 1), ins=(2, 2), exp=(6, 8))
+
+    plan = plan_retire(clock=9, live=[*LIVE, late])
+
+    assert plan == Plan(removes=(DEAD, late))
+    assert plan.within == {ODD, Cell(1, 1)}
 
 
 @pytest.mark.parametrize(

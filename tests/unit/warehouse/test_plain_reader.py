@@ -177,7 +177,7 @@ class Plain:
             codes = [encoded([row[name] for name in key] + [row["_exp_slot"]]) for row in rows]
             assert codes == sorted(codes)
             assert contents.starts[number] == codes[0][:256]
-            assert contents.stops[number] is None or contents.stops[number] > codes[-1]
+            assert (contents.stops[number] or b"\xff" * 300) > codes[-1]
             slots = [[row["_ins_slot"] for row in rows], [row["_exp_slot"] for row in rows]]
             assert (contents.min_ins[number], contents.max_ins[number]) == (min(slots[0]), max(slots[0]))
             assert (contents.min_exp[number], contents.max_exp[number]) == (min(slots[1]), max(slots[1]))
