@@ -160,11 +160,12 @@ def cost_lines(cost: Cost, log_seconds: float, read_seconds: float) -> list[str]
     finding = (
         f", {render.bytes_text(cost.directory_bytes)} of it to find the row groups" if cost.directory_bytes else ""
     )
+    passed = f"; {cost.files_passed:,} passed by their key ranges" if cost.files_passed else ""
     reading = read_seconds - cost.directory_seconds
     return render.pairs(
         {
             "window": f"slot {cost.clock} of version {cost.version}",
-            "files": f"{cost.files_read:,} read of {cost.files:,}",
+            "files": f"{cost.files_read:,} read of {cost.files:,}{passed}",
             "row groups": f"{cost.groups_read:,} read of {cost.groups:,}; {cost.groups_met:,} have the key in their range",
             "bytes": f"{render.bytes_text(cost.bytes_read)} read{finding}{times}",
             "found": f"{counted(cost.records, 'record')}, {render.bytes_text(cost.bytes_returned)}",

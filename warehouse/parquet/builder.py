@@ -25,9 +25,9 @@ from ebb.index.directory import SLOT_BYTES
 from ebb.index.keys import Interval, code, successor
 from ebb.warehouse.parquet.arrow import Codes
 from ebb.warehouse.parquet.bloom import has_plain_bytes
-from ebb.warehouse.parquet.footer import CONTENTS, footer_hash
+from ebb.warehouse.parquet.footer import CONTENTS, file_footer, footer_hash
 from ebb.warehouse.parquet.sizes import WriteSizes
-from ebb.warehouse.parquet.thrift import MAGIC, ChunkEntry, Footer, file_footer, page_locations, read_footer
+from ebb.warehouse.parquet.thrift import MAGIC, ChunkEntry, Footer, page_locations, read_footer
 from ebb.warehouse.store.files import write_new
 from ebb.warehouse.store.paths import new_data_file, side_file
 

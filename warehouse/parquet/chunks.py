@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from zlib_ng.zlib_ng import crc32
 
 from ebb.warehouse.parquet.datafile import DataFile, not_written, read_errors
-from ebb.warehouse.parquet.thrift import MAGIC, ParquetColumn, PlacedChunk, footer_of
+from ebb.warehouse.parquet.footer import PlacedChunk, footer_of
+from ebb.warehouse.parquet.thrift import MAGIC, ParquetColumn
 from ebb.warehouse.store.files import fill, opened_file
 
 __all__ = [

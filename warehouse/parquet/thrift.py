@@ -1,36 +1,27 @@
-"""Footers of Parquet files: what one says of its columns and chunks, and new ones for chunks that lie elsewhere.
-
-Two kinds are made here. Chunks, or some of their pages, that are laid one after the other in memory, whatever file they
-come from, get a footer that lets Arrow read them as one file: to open a file costs Arrow more than to read a short run of
-one key from it, and a window has many files. And row groups that are put together to a new file get that file's footer, in
-which everything but their places is as it was. Footers are in Thrift's compact protocol. Pure.
-"""
+"""Footers of Parquet files taken apart: what one says of its columns and chunks.  In Thrift's compact protocol.  Pure."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
-
-import numpy as np
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 __all__ = [
     "MAGIC",
+    "STRUCT",
     "ChunkEntry",
     "Footer",
     "ParquetColumn",
-    "PlacedChunk",
-    "file_footer",
-    "footer_of",
+    "list_header",
     "page_locations",
     "parquet_columns",
     "read_footer",
+    "varint",
+    "zigzag",
 ]
 
 MAGIC = b"PAR1"  # at both ends of a file
 # Thrift's types; a flag's value is its type.
-_FLAGS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _LISTS, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
+_FLAGS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _LISTS, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
 
 
 class ParquetColumn(NamedTuple):
@@ -45,16 +36,6 @@ class ParquetColumn(NamedTuple):
     def is_flat(self) -> bool:
         """Whether each record has exactly one value: then pages can be told apart by records."""
         return self.elements == 1
-
-
-class PlacedChunk(NamedTuple):
-    """Pages of a column chunk, and where they lie in memory: the dictionary first, if there is one."""
-
-    at: int
-    size_bytes: int
-    dictionary_bytes: int
-    values: int
-    codec: int
 
 
 class ChunkEntry(NamedTuple):
@@ -127,82 +108,14 @@ def _walk(elements: Sequence[_Element], place: int, above: tuple[bytes, ...]) ->
     element = elements[place]
     path = (*above, element.name)
     if not element.children:
-        names = b"".join(_varint(len(name)) + name for name in path)
-        return place + 1, [b"\x15" + _zigzag(element.kind) + b"\x19\x05\x19" + _list(_BINARY, len(path)) + names]
+        names = b"".join(varint(len(name)) + name for name in path)
+        return place + 1, [b"\x15" + zigzag(element.kind) + b"\x19\x05\x19" + list_header(_BINARY, len(path)) + names]
     place += 1
     heads: list[bytes] = []
     for _ in range(element.children):
         place, below = _walk(elements, place, path)
         heads += below
     return place, heads
-
-
-def footer_of(columns: Sequence[ParquetColumn], row_groups: Sequence[tuple[int, Sequence[PlacedChunk]]]) -> bytes:
-    """Return the footer, with its length and magic, that lets Arrow read chunks in memory as those of one file.
-
-    Of each row group the number of records and, for all leaves of the columns, the chunks as they lie there.
-    """
-    heads = tuple(b"\x26\x00\x1c%b\x15" % head for column in columns for head in column.heads)
-    body = [
-        b"\x15\x04\x19",
-        _list(_STRUCT, 1 + sum(column.elements for column in columns)),
-        b"\x48\x06schema\x15%b\x00" % _zigzag(len(columns)),
-        *(column.schema for column in columns),
-        b"\x16%b\x19" % _zigzag(sum(records for records, _ in row_groups)),
-        _list(_STRUCT, len(row_groups)),
-    ]
-    for dictionaries, same in itertools.groupby(
-        row_groups, lambda group: tuple(bool(c.dictionary_bytes) for c in group[1])
-    ):
-        body.append(_filled(*_row_group_form(heads, dictionaries), [_numbers(*group) for group in same]))
-    body.append(b"\x00")
-    footer = b"".join(body)
-    return footer + len(footer).to_bytes(4, "little") + MAGIC
-
-
-def _numbers(records: int, chunks: Sequence[PlacedChunk]) -> list[int]:
-    """Return the numbers of a row group in the order in which its form has room for them."""
-    numbers: list[int] = []
-    total = 0
-    for at, size_bytes, dictionary_bytes, values, codec in chunks:
-        numbers += (codec, values, size_bytes, size_bytes, at + dictionary_bytes)
-        if dictionary_bytes:
-            numbers.append(at)
-        total += size_bytes
-    numbers += (total, records)
-    return numbers
-
-
-_VARINT_BYTES = 9  # of numbers that are written all at once, of which the last bytes may be empty
-
-
-@lru_cache(maxsize=256)
-def _row_group_form(heads: tuple[bytes, ...], dictionaries: tuple[bool, ...]) -> tuple[bytes, Any]:
-    """Return a row group with room for its numbers, and where that is."""
-    room = bytes(_VARINT_BYTES)
-    form, places = bytearray(b"\x19" + _list(_STRUCT, len(heads))), []
-
-    def write(*parts: bytes) -> None:
-        for part in parts:
-            if part is room:
-                places.append(len(form))
-            form.extend(part)
-
-    for head, has_dictionary in zip(heads, dictionaries, strict=True):
-        write(head, room, b"\x16", room, b"\x16", room, b"\x16", room, b"\x26", room)
-        write(*((b"\x26", room) if has_dictionary else ()), b"\x00\x00")
-    write(b"\x16", room, b"\x16", room, b"\x00")
-    return bytes(form), np.array(places)[:, None] + np.arange(_VARINT_BYTES)
-
-
-def _filled(form: bytes, places: Any, numbers: Sequence[Sequence[int]]) -> bytes:
-    """Return a form once for each sequence of numbers, with them in their places."""
-    doubled = np.array(numbers, np.uint64) << np.uint64(1)  # none is negative
-    groups = doubled[:, :, None] >> np.arange(0, 7 * _VARINT_BYTES, 7, dtype=np.uint64) & np.uint64(0x7F)
-    groups[:, :, :-1] |= np.uint64(0x80)
-    filled = np.tile(np.frombuffer(form, np.uint8), (len(numbers), 1))
-    filled[:, places] = groups
-    return filled.tobytes()
 
 
 def read_footer(footer: bytes) -> Footer:
@@ -285,7 +198,7 @@ def _chunk(source: _Source) -> ChunkEntry:
             numbers[field] = (number | byte << shift) >> 1
             if numbers is known and field in _PLACES:
                 start = at
-        elif kind == _STRUCT and numbers is above and field == _META:
+        elif kind == STRUCT and numbers is above and field == _META:
             numbers, after, field, start = known, field, 0, at
         elif kind not in _FLAGS:
             at = _after(data, at, kind)
@@ -335,55 +248,18 @@ def page_locations(index: bytes) -> list[tuple[int, int, int]]:
     return found
 
 
-def file_footer(
-    like: Footer, row_groups: Sequence[tuple[int, Sequence[tuple[int, int, ChunkEntry]]]], metadata: Mapping[str, str]
-) -> bytes:
-    """Return the footer, with its length and magic, of a file with the columns of another one.
-
-    Of each row group the number of records and the chunks: where they are now, where their Bloom filters are, and what
-    a footer said of them.
-    """
-    body = [
-        b"\x15\x04\x19",
-        like.schema,
-        b"\x16%b\x19" % _zigzag(sum(records for records, _ in row_groups)),
-        _list(_STRUCT, len(row_groups)),
-    ]
-    for number, (records, chunks) in enumerate(row_groups):
-        body += (b"\x19", _list(_STRUCT, len(chunks)))
-        raw_bytes = size_bytes = 0
-        for at, filter_at, entry in chunks:
-            places = [at + entry.data_at - entry.start]
-            if entry.has_dictionary:
-                places.append(at)
-            if entry.filter_at:
-                places.append(filter_at)
-            body += (b"\x26\x00\x1c", entry.parts[0])
-            for place, part in zip(places, entry.parts[1:], strict=True):
-                body += (_zigzag(place), part)
-            body.append(b"\x00")
-            raw_bytes += entry.raw_bytes
-            size_bytes += entry.size_bytes
-        first = chunks[0][0] if chunks else 0
-        numbers = (raw_bytes, records, first, size_bytes)
-        body.append(b"\x16%b\x16%b\x26%b\x16%b\x14%b\x00" % (*map(_zigzag, numbers), _zigzag(min(number, 0x7FFF))))
-    body += (b"\x19", _list(_STRUCT, len(metadata)))
-    for name, text in metadata.items():
-        body.append(b"\x18%b%b\x18%b%b\x00" % (_varint(len(name)), name.encode(), _varint(len(text)), text.encode()))
-    body += (b"\x18", _varint(len(like.created_by)), like.created_by, b"\x19", like.column_orders, b"\x00")
-    written = b"".join(body)
-    return written + len(written).to_bytes(4, "little") + MAGIC
+def list_header(kind: int, size: int) -> bytes:
+    """Return what a list of so many values of a type starts with."""
+    return bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + varint(size)
 
 
-def _list(kind: int, size: int) -> bytes:
-    return bytes((size << 4 | kind,)) if size < 15 else bytes((0xF0 | kind,)) + _varint(size)
+def zigzag(number: int) -> bytes:
+    """Return an integer that is not negative."""
+    return varint(number << 1)  # none is negative
 
 
-def _zigzag(number: int) -> bytes:
-    return _varint(number << 1)  # none is negative
-
-
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Return a length."""
     if number < 0x80:
         return bytes((number,))
     if number < 0x4000:
@@ -392,7 +268,7 @@ def _varint(number: int) -> bytes:
         return (
             number & 0x7F | (number & 0x3F80) << 1 | (number & 0x1FC000) << 2 | (number & 0xFE00000) << 3 | 0x808080
         ).to_bytes(4, "little")
-    return (number & 0x7F | 0x80).to_bytes(1, "little") + _varint(number >> 7)
+    return (number & 0x7F | 0x80).to_bytes(1, "little") + varint(number >> 7)
 
 
 class _Source:
@@ -444,7 +320,7 @@ class _Source:
 
 def _after(data: bytes, at: int, kind: int) -> int:
     """Return where a value of a type ends that starts at a place.  Written out in full, because footers are long."""
-    if kind == _STRUCT:
+    if kind == STRUCT:
         while header := data[at]:
             at += 1
             if header < 0x10:

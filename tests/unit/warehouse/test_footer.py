@@ -10,17 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ebb.warehouse.parquet.thrift import (
-    MAGIC,
-    ChunkEntry,
-    Footer,
-    PlacedChunk,
-    file_footer,
-    footer_of,
-    page_locations,
-    parquet_columns,
-    read_footer,
-)
+from ebb.warehouse.parquet.footer import PlacedChunk, file_footer, footer_of
+from ebb.warehouse.parquet.thrift import MAGIC, ChunkEntry, Footer, page_locations, parquet_columns, read_footer
 
 NESTED = pa.schema(
     [
