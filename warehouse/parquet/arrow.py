@@ -104,10 +104,13 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class Codes(Sequence[bytes]):
-    """The codes of a sorted table's records, each its key and expiration slot, computed when asked for."""
+    """The codes of a sorted table's records, each its key and expiration slot, computed when asked for.
 
-    def __init__(self, table: pa.Table, key: Sequence[str]) -> None:
-        self._columns = [_comparable(table[name]) for name in (*key, EXPIRES_SLOT)]
+    Without slots, those of the keys alone.
+    """
+
+    def __init__(self, table: pa.Table, key: Sequence[str], *, with_slots: bool = True) -> None:
+        self._columns = [_comparable(table[name]) for name in (*key, *[EXPIRES_SLOT][:with_slots])]
         self._records = table.num_rows
 
     def __len__(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from zlib_ng.zlib_ng import crc32
@@ -211,28 +212,34 @@ def _data_pages(file: DataFile, number: int, leaf: int) -> tuple[int, int, int]:
 Run = tuple[int, int]  # records of a row group, from one up to but not including another
 
 
+class Found(NamedTuple):
+    """Records of one column among others that were read with them."""
+
+    values: pa.ChunkedArray
+    places: Any  # of the records among the values, as an array of numbers
+    size_bytes: int  # of what was read
+
+
 def read_runs(
     parts: Sequence[Part], runs: Sequence[Sequence[Run]], name: str, opened: OpenFiles | None = None
-) -> tuple[pa.ChunkedArray, int]:
-    """Read some records of one column, of each row group only the pages that hold them; returns their size as well.
+) -> Found:
+    """Read some records of one column, of each row group only the pages that hold them.
 
     ``runs``: the records of each part, in order. Requires files of ours whose column is flat, and at least one record.
     """
     column = parts[0][0].columns[name]
     room = _Room(opened, gap_bytes=0)
     row_groups: list[tuple[int, list[PlacedChunk]]] = []
-    found: list[Run] = []  # where the records are among all that are read
+    found: list[Any] = []  # where the records are among all that are read
     before = 0
     for (file, number), wanted in zip(parts, runs, strict=True):
         if wanted:
             room.of(file)
             chunk, placed = _take_pages(room, file, number, column.leaves[0], wanted)
-            found += [(before + low, before + high) for low, high in placed]
+            found += [np.arange(before + low, before + high) for low, high in placed]
             row_groups.append((chunk.values, [chunk]))
             before += chunk.values
-    values = room.read([column], row_groups)[name]
-    slices = [values.slice(low, high - low) for low, high in found]
-    return pa.chunked_array([array for part in slices for array in part.chunks], values.type), room.taken_bytes
+    return Found(room.read([column], row_groups)[name], np.concatenate(found), room.taken_bytes)
 
 
 def _take_pages(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ebb.index.directory import Block
 from ebb.warehouse.parquet.arrow import Codes
@@ -30,7 +32,10 @@ def in_key_order(
         # One chunk per column first: sorting and taking from many chunks costs several times more.
         merged = pa.concat_tables([*waiting, *read(blocks)]).combine_chunks()
         if order:
-            merged = merged.sort_by([(name, "ascending") for name in order])
+            places = pc.sort_indices(merged, [(name, "ascending") for name in order])
+            # What is in order already, as the records of one key in few files often are, is not moved once more.
+            if not places.equals(pa.array(np.arange(merged.num_rows, dtype=np.uint64))):
+                merged = merged.take(places)
         cut = merged.num_rows if bound is None else bisect.bisect_left(Codes(merged, key), bound)
         waiting = [merged.slice(cut)]
         if cut:

@@ -40,4 +40,5 @@ class ReadSizes:
     footer_chunks: int = 200_000  # footers are kept up to this many column chunks, each about a kilobyte
     few_chunks: int = 20_000  # or up to this many, by a reader that can do without
     known_bytes: int = 256 * _MIB  # the contents of files are kept up to this size: about a five-hundredth of the data
+    narrow_bytes: int = 64 * _MIB  # narrow columns of row groups that were probed are kept up to this size
     page_bytes: int = 96 * _KIB  # about what a probe of a key reads of a row group that holds others too

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -69,15 +70,19 @@ class Answer:
 
     def schema_of(self, files: Iterable[CellFile]) -> pa.Schema:
         """Return the columns that have to be read of files."""
-        needed = [*self.merged, *names(self.request.where)]
-        for file in files:
-            if file.has_expired(self.clock):
-                needed.append(EXPIRES_SLOT)
-            if self._has_older(file):
-                needed.append(INSERTED_SLOT)
+        needed = dict.fromkeys([*self.merged, *self._deciding(list(files))])
+        return pa.schema([self.schema.field(name) for name in needed])
+
+    def _deciding(self, files: Sequence[CellFile]) -> list[str]:
+        """Return the columns that decide which records of files are visible."""
+        needed = list(names(self.request.where))
+        if any(file.has_expired(self.clock) for file in files):
+            needed.append(EXPIRES_SLOT)
+        if any(self._has_older(file) for file in files):
+            needed.append(INSERTED_SLOT)
         if self.as_of is not None:
             needed.append(self.expires)
-        return pa.schema([self.schema.field(name) for name in dict.fromkeys(needed)])
+        return needed
 
     def _has_older(self, file: CellFile) -> bool:
         """Whether a file has records that were inserted before those asked for."""
@@ -85,6 +90,11 @@ class Answer:
 
     def visible(self, table: pa.Table, files: Sequence[CellFile]) -> pa.Table:
         """Leave out what has expired, what was there before, and what the predicate does not want."""
+        mask = self._mask(table, files)
+        return table if mask is None else table.filter(mask)
+
+    def _mask(self, table: pa.Table, files: Sequence[CellFile]) -> Any:
+        """Return which records of files are visible; None if all are."""
         masks: list[Any] = []
         if any(file.has_expired(self.clock) for file in files):
             masks.append(pc.greater(table[EXPIRES_SLOT], self.clock))
@@ -96,8 +106,7 @@ class Answer:
             masks.append(predicate_mask(table, self.request.where, self.user_columns))
         for other in masks[1:]:
             masks[0] = pc.and_kleene(masks[0], other)
-        is_all = not masks or pc.all(masks[0], skip_nulls=False).as_py()
-        return table if is_all else table.filter(masks[0])
+        return None if not masks or pc.all(masks[0], skip_nulls=False).as_py() else masks[0]
 
     def scan(self, files: Sequence[CellFile]) -> Iterator[pa.Table]:
         """Yield the records of files in no particular order."""
@@ -177,9 +186,16 @@ class Answer:
             return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
         sizes, order = finder.sizes, (*self.key, self.expires)
-        cut = stripes(self._weighed(blocks, wanted), sizes.first_bytes, sizes.most_bytes, sizes.least_bytes)
+        weighed = self._weighed(blocks, wanted)
+        cut = list(stripes(weighed, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes))
+        if len(cut) == 1:  # nothing is cut by codes
+            self.merged = tuple(dict.fromkeys([*self.shown, *order]))
         for table in in_key_order(cut, read_stripe, self.key, order):
             yield table.select(self.shown)
+
+    def _sorted(self, table: pa.Table) -> Any:
+        """Return the places of records in the order of key and expiration."""
+        return pc.sort_indices(table, [(name, "ascending") for name in (*self.key, self.expires)]).to_numpy()
 
     def _weighed(self, blocks: Sequence[Block], wanted: Wanted) -> Sequence[Block]:
         """Return blocks with about the sizes that are read of them: of those with several keys, for few keys, some pages."""
@@ -195,13 +211,19 @@ class Answer:
         opened = [(self.finder.look_up(file, self.cost), row_groups) for file, row_groups in share]
         tables = []
         for sources in alike(opened, schema.names):
+            mine = [files[data.path] for data, _ in sources]
             with OpenFiles() as files_open:
-                table = conform(self._read_wanted(sources, schema, wanted, files_open), schema)
-            tables.append(self.visible(table, [files[data.path] for data, _ in sources]).select(self.merged))
+                table = conform(self._read_wanted(sources, mine, schema, wanted, files_open), schema)
+            tables.append(self.visible(table, mine).select(self.merged))
         return pa.concat_tables(tables)
 
     def _read_wanted(
-        self, sources: Sequence[RowGroups], schema: pa.Schema, wanted: Wanted, opened: OpenFiles
+        self,
+        sources: Sequence[RowGroups],
+        files: Sequence[CellFile],
+        schema: pa.Schema,
+        wanted: Wanted,
+        opened: OpenFiles,
     ) -> pa.Table:
         """Return the wanted records of row groups that are alike: narrow columns whole, then pages of the wide ones."""
         first = sources[0][0]
@@ -214,12 +236,15 @@ class Answer:
         parts = [(data, number) for data, numbers in sources for number in numbers]
         narrow = narrow_columns(parts, names)
         whole = [name for name in names if name in narrow or name in self.key]
-        table = read_parts(parts, whole, opened)
-        self.cost.count(data=sum(data.column_bytes(numbers, whole) for data, numbers in sources))
+        table = self.finder.narrow(parts, whole, opened, self.cost)
         by_file = [sum(data.contents.records[number] for number in numbers) for data, numbers in sources]
         places = wanted_places(table, self.key, wanted, by_file)
         if len(places) < table.num_rows:
             table = table.take(places)
+        if all(name in whole for name in self._deciding(files)):  # what is not visible need not be read
+            mask = self._mask(table, files)
+            if mask is not None:
+                table, places = table.filter(mask), places[mask.to_numpy()]
         wide = [name for name in names if name not in whole]
         if not wide or not len(places):
             return table
@@ -229,9 +254,12 @@ class Answer:
             more = read_parts(parts, wide, opened).take(places)
             columns = [more[name] for name in wide]
         else:
+            # Wide values are moved once: into the order in which they are wanted in the end.
+            order = self._sorted(table) if self.expires in whole else np.arange(len(places))
+            table = table.take(order)
             read = [read_runs(parts, runs, name, opened) for name in wide]
-            self.cost.count(data=sum(size_bytes for _, size_bytes in read))
-            columns = [values for values, _ in read]
+            self.cost.count(data=sum(found.size_bytes for found in read))
+            columns = [found.values.take(found.places[order]) for found in read]
         return pa.table([*table.columns, *columns], names=[*whole, *wide])
 
 

@@ -6,6 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from ebb.index.cellfile import CellFile
 from ebb.index.columns import Column
 from ebb.index.directory import Block, FileBlocks, find
@@ -13,6 +15,7 @@ from ebb.index.keys import Key, Wanted
 from ebb.index.ranges import FEW_FILES, KeyRanges
 from ebb.warehouse.parquet.arrow import arrow_schema
 from ebb.warehouse.parquet.bloom import has_plain_bytes, may_hold, plain_bytes, xxh64
+from ebb.warehouse.parquet.chunks import OpenFiles, Part, read_parts
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.statistics import blocks_of
@@ -36,6 +39,7 @@ class Finder:
         self._kinds = [field.type for field in arrow_schema(key)][: len(key)]
         self._known: Recent[tuple[DataFile, FileBlocks]] = Recent(self.sizes.known_bytes)
         self._footers: Recent[DataFile] = Recent(self.sizes.footer_chunks)
+        self._narrow: Recent[pa.Table] = Recent(self.sizes.narrow_bytes)
         self._ranges, self._objects = KeyRanges(), set[str]()  # of files, and from which objects they are known
         self._lock = threading.Lock()
 
@@ -63,6 +67,20 @@ class Finder:
             known = data, blocks_of(data, self._names)
             self._known.put(file.path, known, data.known_bytes)
         return known
+
+    def narrow(self, parts: Sequence[Part], names: Sequence[str], opened: OpenFiles, cost: Cost) -> pa.Table:
+        """Return narrow columns of row groups, one after the other.  They are kept: they are small, and tell where keys are."""
+        found = [self._narrow.get((data.path, number, *names)) for data, number in parts]
+        left = [place for place, table in enumerate(found) if table is None]
+        if left:
+            read, at = read_parts([parts[place] for place in left], names, opened), 0
+            for place in left:
+                data, number = parts[place]
+                found[place] = table = read.slice(at, data.contents.records[number])
+                at += table.num_rows
+                cost.count(data=data.column_bytes([number], names))
+                self._narrow.put((data.path, number, *names), table, table.nbytes)
+        return pa.concat_tables(found)
 
     def find(self, snapshot: Snapshot, files: Sequence[CellFile], wanted: Wanted, cost: Cost) -> list[Block]:
         """Return the blocks of these files that may hold what is wanted, in the order of their starts."""

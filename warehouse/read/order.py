@@ -82,7 +82,7 @@ def wanted_places(table: pa.Table, key: Sequence[str], wanted: Wanted, counts: I
 
 def _places(table: pa.Table, key: Sequence[str], wanted: Wanted) -> Any:
     """Return the places of the wanted records in a sorted table."""
-    codes = Codes(table, key)
+    codes = Codes(table, key, with_slots=False)  # nobody asks for expirations
     if not len(codes):
         return np.zeros(0, np.int64)
     near = wanted.between(codes[0], codes[len(codes) - 1] + b"\x00")

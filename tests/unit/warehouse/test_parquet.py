@@ -214,7 +214,8 @@ def test_runs_of_records_are_those_of_the_whole_column(
     if not any(runs):
         runs[0] = [(0, 1)]
 
-    found, size = read_runs(parts, runs, name)
+    values, places, size = read_runs(parts, runs, name)
+    found = values.take(places)
 
     expected = [
         plainly((file, [group]), [name])[name].slice(low, high - low).combine_chunks()
@@ -300,7 +301,7 @@ def test_a_file_that_became_shorter_is_told_by_whoever_reads_a_page(
     os.truncate(copy, pages[-1].stop - 1)
 
     for low, high in held[:-1]:
-        assert len(read_runs([(cut, 1)], [[(low, high)]], name)[0]) == high - low
+        assert len(read_runs([(cut, 1)], [[(low, high)]], name).places) == high - low
     for runs in ([held[-1]], [held[0], held[-1]]):
         with pytest.raises(CorruptionError, match="are not those written") as told:
             read_runs([(cut, 0), (cut, 1)], [[(0, 1)], runs], name)
@@ -322,8 +323,8 @@ def test_a_damaged_page_is_told_by_whoever_needs_it_and_by_nobody_else(
             copy.write_bytes(sound[:at] + bytes([sound[at] ^ 0x10]) + sound[at + 1 :])
             low, high = held[hit]
             others = [run for run in held if run != held[hit]]
-            found, _ = read_runs([(file, 1)], [others], name)
-            assert found.to_pylist() == whole.to_pylist()[:low] + whole.to_pylist()[high:]
+            values, places, _ = read_runs([(file, 1)], [others], name)
+            assert values.take(places).to_pylist() == whole.to_pylist()[:low] + whole.to_pylist()[high:]
             for runs in ([(high - 1, high)], [(low, low + 1)], [*others[:hit], (low, high)]):
                 with pytest.raises(CorruptionError, match=f"{len(page):,} bytes from {page.start:,} on are not"):
                     read_runs([(file, 1)], [runs], name)
@@ -335,7 +336,7 @@ def test_a_damaged_page_is_told_by_whoever_needs_it_and_by_nobody_else(
             with pytest.raises(CorruptionError, match="are not those written"):
                 read_runs([(file, 1)], [[(low, low + 1)]], name)
     copy.write_bytes(sound)
-    assert read_runs([(file, 1)], [[(0, len(whole))]], name)[0].combine_chunks().equals(whole.combine_chunks())
+    assert read_runs([(file, 1)], [[(0, len(whole))]], name).values.combine_chunks().equals(whole.combine_chunks())
 
 
 def test_damage_beside_what_is_read_is_nobodys_matter(files: list[DataFile], tmp_path: Path) -> None:
