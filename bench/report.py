@@ -17,6 +17,7 @@ from bench.measure import RESULTS, median, say
 from bench.report_constants import constants_text
 from bench.report_log import log_text
 from bench.report_reads import reads_in_short, reads_text
+from bench.seals import MERGED, SORTED
 from bench.tables import Bar, markdown, measured_on, verdicts
 
 __all__ = ["documents", "main"]
@@ -28,8 +29,9 @@ DIRECT = ("retire + seal, direct", "retire + seal, Arrow")  # without a JVM
 SIZES = {"small": "250 MB live", "large": "2.5 GB live"}
 COMMANDS = {"empty tick": 0.5, "update of a small batch": 10, "a batch, --engine direct": 1.2}  # in seconds
 WHY = {
-    f"{RETIRE}, mean": "Every sixth update also seals a group: it merges six batches and takes about three times as long"
-    " as the others, which take as long as an append.",
+    f"{RETIRE}, mean": "Every sixth update also seals a group: it merges six batches.",
+    "decoding and sorting a group again": "With few records per key the runs overlap everywhere: all records are decoded, merged"
+    " and encoded again. Sorting them is a small part of that.",
     f"{RETIRE}, median": "A batch is sorted into cells; an append writes it as it comes.",
     "Spark scan": "Spark reads the Delta log and opens about forty files where the folder has a few; that is 0.2 to 0.3 s"
     " whatever the size of the table.",
@@ -85,12 +87,12 @@ def update_bars(rows: Rows) -> Iterator[Bar]:
         mean = statistics.mean(seconds[RETIRE]) / statistics.mean(seconds[APPEND])
         middle = median(seconds[RETIRE]) / median(seconds[APPEND])
         ratio = _bytes_ratio(rows, RETIRE)[1]
-        yield Bar(f"{RETIRE}, mean / append", f"{mean:.2f}×", mean, "≤", 1.2)
+        yield Bar(f"{RETIRE}, mean / append", f"{mean:.2f}×", mean, "≤", 1.0)
         yield Bar(f"{RETIRE}, median / append", f"{middle:.2f}×", middle, "≤", 1.0)
         yield Bar(f"{RETIRE}, bytes / batch", f"{ratio:.2f}×", ratio, "≤", 2.1)
         if workload == "small":
             rebuild = statistics.mean(seconds[REBUILD]) / statistics.mean(seconds[APPEND])
-            yield Bar(f"{REBUILD}, mean / append", f"{rebuild:.2f}×", rebuild, "≤", 2.5)
+            yield Bar(f"{REBUILD}, mean / append", f"{rebuild:.2f}×", rebuild, "≤", 2.0)
             for name in DIRECT:
                 if name in seconds:
                     direct = median(seconds[name]) / median(seconds[APPEND])
@@ -99,7 +101,14 @@ def update_bars(rows: Rows) -> Iterator[Bar]:
     if scans:
         ours, plain = scans[RETIRE], scans["one sorted Parquet folder"]
         result = f"{ours:.2f} s / {plain:.2f} s = {ours / plain:.2f}×"
-        yield Bar("Spark scan of the window / one sorted Parquet folder", result, ours / plain, "≤", 1.2)
+        yield Bar("Spark scan of the window / one sorted Parquet folder", result, ours / plain, "≤", 1.15)
+    for keys in dict.fromkeys(r["keys"] for r in rows if r["kind"] == "seal"):
+        merged, resorted = (
+            median([r["seconds"] for r in rows if r["kind"] == "seal" and (r["keys"], r["way"]) == (keys, way)])
+            for way in (MERGED, SORTED)
+        )
+        result = f"{resorted:.2f} s / {merged:.2f} s = {resorted / merged:.1f}×"
+        yield Bar(f"decoding and sorting a group again / merging it, {keys:,} keys", result, resorted / merged, "≥", 2)
     flat = [r for r in rows if r["kind"] == "flat" and r["counted"]]
     if flat:
         names = list(dict.fromkeys(r["workload"] for r in flat))

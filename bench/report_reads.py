@@ -12,10 +12,18 @@ __all__ = ["reads_in_short", "reads_text"]
 
 Rows = list[dict[str, Any]]
 FILE, AT_ONCE = "one sorted file", "one sorted file, at once"
-COLD_BARS = {"small": 0.6, "large": 0.8}
+COLD_BARS = {"small": 0.45, "large": 0.6}
+PROBE_BARS = {("large", 100): 1.5}  # times one sorted file; 3 for all others
+PROBE_MS = 3
+MANY_RECORDS = 20  # of a key, for the bar of bytes: a workload of 25 on average has keys with fewer
 WHY = {  # bars are missed, by how their names start
     f"warm probe / {FILE}": "A window has many files, and a probe reads and checks a row group of each one that has the"
     " key; the sorted file has all its records in one. With few records per key, that is most of what is read.",
+    "bytes read": "The records of a key lie in many files, about one in each: of every one a page of 32 KiB is read. Smaller"
+    " pages would make scans slower.",
+    "warm probe in ms": "A window has many files, and each one that holds the key costs a read, a check and a page to decode.",
+    "scan / polars": "Polars maps the file into memory and points into it, unchecked. Ebb reads, checks and copies: a mapped file"
+    " that is cut or cannot be read ends the process.",
     f"scan / {FILE}": "Ebb checks every byte it reads against a checksum, which the sorted file is read without; *pages"
     " verified* is the same file read with the checksums it has.",
     "peak memory of a scan in Python": "The records in work take 40 MB. The rest is Python, its libraries, and what"
@@ -91,19 +99,23 @@ def _bars(rows: Rows) -> Iterator[Bar]:
     for keys in _all_keys(rows):
         ours, file, spark = (_middle(rows, "probe", keys=keys, reader=name) for name in ("Ebb", FILE, "Spark"))
         at = f"{keys:,} keys"
-        yield Bar(f"warm probe / {FILE}, {at}", f"{ours / file:.1f}×", ours / file, "≤", 3)
+        yield Bar(
+            f"warm probe / {FILE}, {at}", f"{ours / file:.1f}×", ours / file, "≤", PROBE_BARS.get((size, keys), 3)
+        )
         yield Bar(f"Spark / warm probe, {at}", f"{spark / ours:.1f}×", spark / ours, "≥", 10)
-        if size == "small" and keys >= 10_000:
-            yield Bar(f"warm probe in ms, {at}", f"{ours * 1000:.1f}", ours * 1000, "≤", 10)
-        if keys == 100:
-            mine = _of(rows, "cost", keys=keys, reader="Ebb")
+        if (size, keys) != ("large", 100):
+            yield Bar(f"warm probe in ms, {at}", f"{ours * 1000:.1f}", ours * 1000, "≤", PROBE_MS)
+        mine = _of(rows, "cost", keys=keys, reader="Ebb")
+        if median([r["records"] for r in mine]) >= MANY_RECORDS:
             ratio = median([r["bytes_read"] / r["bytes_returned"] for r in mine])
-            yield Bar(f"bytes read / returned, {at}", f"{ratio:.1f}×", ratio, "≤", 4)
+            yield Bar(f"bytes read / returned, {at}", f"{ratio:.1f}×", ratio, "≤", 3)
         if size in COLD_BARS:
             cold = median([r["seconds"] for r in _of(rows, "shell", keys=keys)])
             yield Bar(f"`ebb probe` from the shell in s, {at}", f"{cold:.2f}", cold, "≤", COLD_BARS[size])
         scan = _scan_ratio(rows, keys)
         yield Bar(f"scan / {FILE}, {at}", f"{scan:.2f}×", scan, "≤", 1.2)
+        polars = _middle(rows, "scan", keys=keys, reader="Ebb") / _middle(rows, "scan", keys=keys, reader="polars")
+        yield Bar(f"scan / polars, {at}", f"{polars:.2f}×", polars, "≤", 1.5)
         for reader in dict.fromkeys(r["reader"] for r in _of(rows, "memory", keys=keys)):
             peak = max(r["bytes"] for r in _of(rows, "memory", keys=keys, reader=reader)) / 1e6
             yield Bar(f"peak memory of {reader} in MB, {at}", f"{peak:.0f}", peak, "<", 300)

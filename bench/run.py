@@ -1,6 +1,6 @@
 """The bench: the thesis workload, all contestants in one warm session, answers checked, ratios against a plain append.
 
-    python -m bench.run --size tiny|small|large [--only updates|flat|shell|reads]
+    python -m bench.run --size tiny|small|large [--only updates|flat|shell|reads|seals]
 
 Contestants take turns slot by slot, so that whatever the machine does meanwhile hits all of them alike.
 """
@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench.contestants import RETIRE, Append, AppendCells, AppendDelete, Contestant, Ebb
 from bench.measure import BATCHES, WORK, Recorder, median, say, timed, work_folder
+from bench.seals import seals
 from bench.workloads import LARGE, SMALL, TINY, Workload
 from ebb import Warehouse
 from ebb.warehouse.settings import Settings
@@ -149,7 +151,7 @@ def shell(root: Path, recorder: Recorder) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
-    parser.add_argument("--only", choices=["updates", "flat", "shell", "reads"], default=None)
+    parser.add_argument("--only", choices=["updates", "flat", "shell", "reads", "seals"], default=None)
     options = parser.parse_args()
     workload = SIZES[options.size]
     is_reads = options.only == "reads"
@@ -173,6 +175,11 @@ def main() -> None:
             turns = {"warm_up": 0, "measured": 12} if few else {"warm_up": WARM_UP, "measured": MEASURED}
             with work_folder(workload.name) as root:
                 updates(workload, root, spark, recorder, **turns)
+        if options.only in (None, "updates", "seals"):
+            say("sealing a group")
+            for keys in (100, 100_000):
+                with work_folder("seals") as root:
+                    seals(replace(workload, keys=keys), root, recorder)
         if options.only == "flat" or (options.only is None and options.size == "large"):
             say("the small batch on the large table")
             sizes = (LARGE, SMALL) if options.size == "large" else (workload, TINY)

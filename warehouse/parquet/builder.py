@@ -206,7 +206,7 @@ def _encoded(row_groups: Sequence[pa.Table], schema: pa.Schema, key: Sequence[st
         compression=_compression(sample, sizes),
         use_dictionary=_repetitive(sample),
         write_statistics=_described(sample, key, sizes),
-        bloom_filter_options=_filtered(sample, key, sizes),
+        bloom_filter_options=_filtered(row_groups, key, sizes),
         data_page_size=sizes.page_bytes,
         write_batch_size=_batch_size(sample, sizes),
         write_page_checksum=True,
@@ -286,7 +286,17 @@ def _described(sample: pa.Table, key: Sequence[str], sizes: WriteSizes) -> list[
     return list(dict.fromkeys([*key, *narrow]))
 
 
-def _filtered(sample: pa.Table, key: Sequence[str], sizes: WriteSizes) -> dict[str, dict[str, float]] | None:
-    """Return the Bloom filters that keep a probe from row groups without its key: one per key column of many values."""
-    counts = {name: pc.count_distinct(sample[name]).as_py() for name in key if has_plain_bytes(sample[name].type)}
-    return {name: {"ndv": n, "fpp": 0.01} for name, n in counts.items() if n >= sizes.filtered_keys} or None
+def _filtered(
+    row_groups: Sequence[pa.Table], key: Sequence[str], sizes: WriteSizes
+) -> dict[str, dict[str, float]] | None:
+    """Return the Bloom filters that keep a probe from row groups without its key: one per key column of many values.
+
+    The first row group with many values tells how many: those of long keys, which have few, may come before it.
+    """
+    found = {}
+    for name in key:
+        if has_plain_bytes(row_groups[0][name].type):
+            counts = (pc.count_distinct(table[name]).as_py() for table in row_groups)
+            many = next((count for count in counts if count >= sizes.filtered_keys), None)
+            found |= {} if many is None else {name: {"ndv": many, "fpp": 0.01}}
+    return found or None

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from ebb.index.cellfile import CellFile
@@ -76,8 +77,10 @@ class Finder:
             read, at = read_parts([parts[place] for place in left], names, opened), 0
             for place in left:
                 data, number = parts[place]
-                found[place] = table = read.slice(at, data.contents.records[number])
-                at += table.num_rows
+                records = data.contents.records[number]
+                # A copy: a slice would keep all that was read with it.
+                found[place] = table = read.take(np.arange(at, at + records))
+                at += records
                 cost.count(data=data.column_bytes([number], names))
                 self._narrow.put((data.path, number, *names), table, table.nbytes)
         return pa.concat_tables(found)

@@ -238,7 +238,7 @@ def test_another_tool_that_changes_the_contract_is_noticed(
 
     for opened in (table, fresh(table)):
         with pytest.raises(
-            ebb.CorruptionError, match=f"another tool changed the layout of table t in version 6: ebb.{name}; "
+            ebb.CorruptionError, match=f"another tool changed the layout of table t in version 7: ebb.{name}; "
         ):
             opened.status()
     set_properties(table, known)

@@ -147,7 +147,7 @@ def test_the_page_is_enough_to_read_the_ledger_of_any_version(tmp_path: Path, li
         if slot % 7 == 0 or slot in (49, 50, 51, 99, 100, 101):
             seen.append(same(table))
 
-    assert {plain.counted for plain in seen} == {"", lifetimes}
+    assert {"", lifetimes} <= {plain.counted for plain in seen}
     assert table.table.snapshot().ledger.erased_version > 0
     kinds = {path.name.split("-")[0] for path in table.table.states.iterdir()}
     assert kinds == {"state", "seen"}
