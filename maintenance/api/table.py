@@ -65,7 +65,7 @@ class OpenTable:
     2 1 True
     [70] 1
     {'key plate is null': 1} 1 30
-    60 4 <Window of 'cars' at 30, version 3>
+    60 4 <Window of 'cars' at 30, version 4>
     """
 
     def __init__(self, warehouse: Warehouse, table: Table, read_sizes: ReadSizes | None = None) -> None:
