@@ -293,7 +293,7 @@ def _filtered(
 
     The first row group with many values tells how many: those of long keys, which have few, may come before it.
     """
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for name in key:
         if has_plain_bytes(row_groups[0][name].type):
             counts = (pc.count_distinct(table[name]).as_py() for table in row_groups)
