@@ -150,9 +150,29 @@ class Contents:
         arrays = [struct.pack(f"<{count}{kind}", *columns[name]) for name, kind, count in _arrays(*sizes)]
         return b"".join([_HEAD.pack(*sizes, len(schema)), schema, *arrays, *starts, *stops])
 
-    def interval(self, row_group: int) -> Interval:
-        """Return an interval that holds the codes of a row group."""
-        return Interval(self.starts[row_group], self.stops[row_group] or None)
+    def row_group(self, number: int) -> RowGroup:
+        """Return all that is known of a row group."""
+        return RowGroup(
+            records=self.records[number],
+            raw_bytes=self.raw_bytes[number],
+            interval=Interval(self.starts[number], self.stops[number] or None),
+            slots=(self.min_ins[number], self.max_ins[number], self.min_exp[number], self.max_exp[number]),
+            chunks=[self._chunk(number, leaf) for leaf in range(self.leaves)],
+            filters=[self.filter(column, number) for column in range(self.key_columns)],
+        )
+
+    def _chunk(self, number: int, leaf: int) -> ChunkPages:
+        chunk, pages = number * self.leaves + leaf, self.pages(number, leaf)
+        return ChunkPages(
+            self.chunk_starts[chunk],
+            self.chunk_bytes[chunk],
+            self.chunk_values[chunk],
+            self.chunk_codecs[chunk],
+            self.chunk_sums[chunk],
+            tuple(self.page_bytes[pages.start : pages.stop]),
+            tuple(self.page_records[pages.start : pages.stop]),
+            tuple(self.page_sums[pages.start : pages.stop]),
+        )
 
     def pages(self, row_group: int, leaf: int) -> range:
         """Return the places of the pages of a column chunk."""

@@ -55,38 +55,8 @@ def files(draw: st.DrawFn) -> tuple[bytes, list[RowGroup], list[bytes]]:
     return draw(st.binary(max_size=9)), groups, bits
 
 
-def chunk_in(contents: Contents, number: int, leaf: int) -> ChunkPages:
-    """Return a chunk as it was put into the file."""
-    place, pages = number * contents.leaves + leaf, contents.pages(number, leaf)
-    return ChunkPages(
-        contents.chunk_starts[place],
-        contents.chunk_bytes[place],
-        contents.chunk_values[place],
-        contents.chunk_codecs[place],
-        contents.chunk_sums[place],
-        tuple(contents.page_bytes[page] for page in pages),
-        tuple(contents.page_records[page] for page in pages),
-        tuple(contents.page_sums[page] for page in pages),
-    )
-
-
 def row_groups_in(contents: Contents) -> list[RowGroup]:
-    return [
-        RowGroup(
-            records=contents.records[number],
-            raw_bytes=contents.raw_bytes[number],
-            interval=contents.interval(number),
-            slots=(
-                contents.min_ins[number],
-                contents.max_ins[number],
-                contents.min_exp[number],
-                contents.max_exp[number],
-            ),
-            chunks=[chunk_in(contents, number, leaf) for leaf in range(contents.leaves)],
-            filters=[contents.filter(column, number) for column in range(contents.key_columns)],
-        )
-        for number in range(contents.row_groups)
-    ]
+    return [contents.row_group(number) for number in range(contents.row_groups)]
 
 
 def told(groups: Sequence[RowGroup]) -> list[RowGroup]:

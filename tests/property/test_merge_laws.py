@@ -140,7 +140,7 @@ def test_merges_of_merges_know_what_is_in_their_row_groups(
             for number in range(source.row_groups):
                 table = read_row_groups([(source, [number])], layout.schema.names)
                 codes = [code(row) for row in rows_of(table, ("k0", "_exp_slot"))]
-                interval, slots = source.contents.interval(number), table["_exp_slot"].to_pylist()
+                interval, slots = source.contents.row_group(number).interval, table["_exp_slot"].to_pylist()
                 assert all(interval.holds(one) for one in codes)
                 assert source.contents.records[number] == len(codes)
                 assert (source.contents.min_exp[number], source.contents.max_exp[number]) == (min(slots), max(slots))

@@ -8,7 +8,6 @@ from functools import cached_property
 import pyarrow as pa
 from zlib_ng.zlib_ng import crc32
 
-from ebb.index.contents import ChunkPages, RowGroup
 from ebb.warehouse.parquet.builder import CopiedRowGroup
 from ebb.warehouse.parquet.datafile import DataFile, not_written, read_errors
 from ebb.warehouse.parquet.thrift import Footer, read_footer
@@ -30,13 +29,9 @@ class CopySource:
 
     def row_group(self, number: int) -> CopiedRowGroup:
         """Read a row group as it lies in the file, with its Bloom filters."""
-        contents, path = self._file.contents, self._file.path
-        chunks = [self._chunk(number, leaf) for leaf in range(contents.leaves)]
-        filters = {
-            leaf: contents.filter(place, number)
-            for place, leaf in enumerate(self._key_leaves)
-            if contents.filter(place, number).length
-        }
+        path, facts = self._file.path, self._file.contents.row_group(number)
+        chunks = facts.chunks
+        filters = {leaf: found for leaf, found in zip(self._key_leaves, facts.filters, strict=True) if found.length}
         # Its chunks lie one after the other.
         start, end = chunks[0].start, chunks[-1].start + chunks[-1].size_bytes
         size = end - start + sum(found.length for found in filters.values())
@@ -54,31 +49,4 @@ class CopySource:
         for offset, length, checksum, piece in told:
             if crc32(piece) != checksum:
                 raise not_written(path, offset, length)
-        facts = RowGroup(
-            records=contents.records[number],
-            raw_bytes=contents.raw_bytes[number],
-            interval=contents.interval(number),
-            slots=(
-                contents.min_ins[number],
-                contents.max_ins[number],
-                contents.min_exp[number],
-                contents.max_exp[number],
-            ),
-            chunks=chunks,
-            filters=(),
-        )
         return CopiedRowGroup(self._footer, facts, self._footer.row_groups[number][1], pieces, bits)
-
-    def _chunk(self, number: int, leaf: int) -> ChunkPages:
-        contents = self._file.contents
-        chunk, pages = number * contents.leaves + leaf, contents.pages(number, leaf)
-        return ChunkPages(
-            contents.chunk_starts[chunk],
-            contents.chunk_bytes[chunk],
-            contents.chunk_values[chunk],
-            contents.chunk_codecs[chunk],
-            contents.chunk_sums[chunk],
-            contents.page_bytes[pages.start : pages.stop],
-            contents.page_records[pages.start : pages.stop],
-            contents.page_sums[pages.start : pages.stop],
-        )

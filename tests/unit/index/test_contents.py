@@ -71,7 +71,7 @@ def test_contents_are_what_was_put_into_the_file() -> None:
     assert list(found.page_records) == [5, 0, 3, 2] * 2
     assert list(found.page_sums) == [111, 1, 2, 3] * 2
     assert [found.row_group_bytes(group) for group in (0, 1)] == [70, 70]
-    assert [found.interval(group) for group in (0, 1)] == [Interval(b"a", b"b"), Interval(b"b", None)]
+    assert [found.row_group(group).interval for group in (0, 1)] == [Interval(b"a", b"b"), Interval(b"b", None)]
     assert [found.filter(column, 0) for column in (0, 1)] == [Filter(500, 47, 9), Filter(0, 0, 0)]
     assert [found.filter(column, 1) for column in (0, 1)] == [Filter(547, 32, 8), Filter(579, 3, 7)]
     assert not found.has_bits
@@ -142,7 +142,7 @@ def test_long_ends_are_cut_so_that_an_interval_holds_more(given: Interval, kept:
     found = Contents(Contents.dump(SCHEMA, [row_group([ONE_PAGE], interval=given)]))
 
     assert shortened(given) == kept
-    assert found.interval(0) == kept
+    assert found.row_group(0).interval == kept
 
 
 def test_row_groups_with_different_numbers_of_filters_cannot_be_written() -> None:
@@ -236,4 +236,4 @@ def test_another_checksum_of_the_same_kind_may_be_used() -> None:
 def test_a_stop_at_the_end_of_all_codes_is_open() -> None:
     assert successor(b"\xff" * 256) is None
     found = Contents(Contents.dump(SCHEMA, [row_group([ONE_PAGE], interval=Interval(b"\xff" * 999, b"\xff" * 999))]))
-    assert found.interval(0) == Interval(b"\xff" * 256, None)
+    assert found.row_group(0).interval == Interval(b"\xff" * 256, None)

@@ -219,6 +219,9 @@ def test_expirations_of_a_long_key_in_any_order_are_known_to_the_directory(tmp_p
     for file in twice:
         source = DataFile.open(layout.table, file)
         for number in range(source.row_groups):
-            interval, table = source.contents.interval(number), read_row_groups([(source, [number])], ["_exp_slot"])
+            interval, table = (
+                source.contents.row_group(number).interval,
+                read_row_groups([(source, [number])], ["_exp_slot"]),
+            )
             assert all(interval.holds(code((7, slot))) for slot in table["_exp_slot"].to_pylist())
     assert sorted(keys_of(layout, Written(twice))) == sorted((7, exp) for rows in runs for _, exp, _ in rows if exp > 3)
