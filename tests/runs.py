@@ -27,6 +27,7 @@ CELL = Cell(1, 2)
 SMALL = WriteSizes(
     row_group_bytes=256,
     long_key_bytes=128,
+    settled_key_bytes=128,
     page_bytes=64,
     file_bytes=2048,
     buffer_bytes=1024,

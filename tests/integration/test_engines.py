@@ -14,7 +14,16 @@ from ebb import OpenTable, Warehouse
 from ebb.cli.main import main
 from ebb.index.grid import Cell
 from ebb.warehouse.sql.spark import window_sql
-from tests.builders import SCHEMA, data_files, integer_table, open_warehouse, scanned, scanned_ids, write_batch
+from tests.builders import (
+    SCHEMA,
+    arrow_batch,
+    data_files,
+    integer_table,
+    open_warehouse,
+    scanned,
+    scanned_ids,
+    write_batch,
+)
 from tests.model import Record
 
 STRATEGIES: dict[str, dict[str, str]] = {
@@ -235,3 +244,26 @@ def test_a_structured_stream_updates_a_table_batch_by_batch(is_timed: bool, tmp_
     assert [report.already_applied for report in reports[3:]] == [True, True, True]
     assert scanned_ids(table) == wanted
     assert len(data_files(table)) == len(set(data_files(table)))
+
+
+@pytest.mark.parametrize("folder", ["plain", "odd [1] {a,b} *?"])
+def test_spark_sees_the_same_window_whether_files_are_few_or_many_and_whatever_their_folder_is_called(
+    folder: str, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few files are named to Spark one by one; many, and those whose path looks like a pattern, are found by Delta."""
+    warehouse = open_warehouse(tmp_path / folder)
+    table = integer_table(warehouse, strategy="norebuild", grid="2x2", deletion_bound="9")
+    for slot in (1, 2, 3):
+        rows = [Record(10 * slot + n, f"k{n}", slot, slot + 1 + n) for n in range(8)]
+        table.update(arrow_batch(rows), at=slot)
+        if slot == 1:
+            table.alter(add_column="more DOUBLE")
+    right = sorted(scanned_ids(table))
+    assert len(table.at_latest().visible_files()) > 1
+    for few in (0, 64):
+        monkeypatch.setattr("ebb.warehouse.sql.spark._FEW_FILES", few)
+        warehouse.register(spark)
+
+        assert sorted(row["id"] for row in spark.sql("SELECT id FROM t").collect()) == right
+        assert spark.table("t").columns == [column.name for column in table.table.snapshot().spec.columns]
+        assert spark.sql("SELECT count(*) AS n FROM t WHERE more IS NULL").first()["n"] == len(right)

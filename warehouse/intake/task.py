@@ -157,7 +157,8 @@ class Task:
     def write(self, cells: Iterable[CellTables], counts: Counts, each: Each = map) -> Part:
         """Write judged records, sorted, cell by cell; ``counts`` is complete when all of them have been taken."""
         started = time.perf_counter()
-        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder, sizes=self.sizes)
+        sizes = self.sizes.settled() if self.own_slots else self.sizes
+        layout = Layout(schema=self.schema, key=self.spec.key, table=self.table, folder=self.folder, sizes=sizes)
         written, expirations, expired, refused = Written(), Counter[int](), 0, list[pa.Table]()
 
         def write_cell(item: CellTables) -> tuple[Written, Counter[int], int]:

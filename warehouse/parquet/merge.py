@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,7 +52,7 @@ def merge_runs(layout: Layout, task: Rewrite) -> Written:
     copied = copied_blocks(blocks, can_be_copied)
     taken = set(copied)
     read = [_unpacked(block, sources) for block in blocks if block not in taken]
-    writer = RunWriter(layout, task.cell)
+    writer = RunWriter(replace(layout, sizes=layout.sizes.settled()), task.cell)
     for step in _in_order(_merged(read, sources, layout, task.clock), copied, layout.key):
         if isinstance(step, Block):
             writer.copy(copies[step.path].row_group(step.row_group))

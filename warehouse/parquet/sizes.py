@@ -5,7 +5,7 @@ Tests hand in small ones to reach what takes gigabytes otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["ReadSizes", "WriteSizes"]
 
@@ -18,7 +18,8 @@ class WriteSizes:
     """Of data files.  Larger row groups make scans faster; what a probe reads depends on pages."""
 
     row_group_bytes: int = _MIB  # a row group ends at the last key boundary before this size, or within a longer key
-    long_key_bytes: int = 128 * _KIB  # the records of a key that has this size are row groups alone
+    long_key_bytes: int = 128 * _KIB  # in a batch, the records of a key that has this size are row groups alone
+    settled_key_bytes: int = 512 * _KIB  # the same in what is seldom merged once more: loads and merges
     page_bytes: int = 32 * _KIB  # a page ends soon after this size: a probe reads a page, and each one costs a scan
     file_bytes: int = 128 * _MIB  # a run continues in another file at the first key boundary after this size
     buffer_bytes: int = 16 * _MIB  # rows wait for their row group in memory up to this size
@@ -26,6 +27,10 @@ class WriteSizes:
     wide_bytes: int = 64  # no statistics of wider values: they would make footers large and tell little
     in_process_bytes: int = 256 * _MIB  # a rewrite of more than this is a job of Spark
     filtered_keys: int = 16  # row groups with fewer keys than this need no Bloom filter
+
+    def settled(self) -> WriteSizes:
+        """Return the sizes of files that are seldom merged once more."""
+        return replace(self, long_key_bytes=self.settled_key_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

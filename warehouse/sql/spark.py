@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ebb.index.columns import EXPIRES_SLOT
+from ebb.index.columns import EXPIRES_SLOT, Column
 from ebb.index.errors import UsageError
 from ebb.index.timeline import TimeKind
 from ebb.warehouse.parquet.arrow import conform
@@ -39,6 +39,8 @@ _CHANGES = re.compile(
     re.MULTILINE,
 )
 _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
+_FEW_FILES = 64  # looking for more takes Spark longer than asking Delta
+_PATTERN = re.compile(r"[*?{}\[\]\\]")  # what Spark takes for a pattern in a path
 _VIEW_NAME = re.compile("[A-Za-z0-9_]{1,128}")
 
 
@@ -105,10 +107,7 @@ def _frame(spark: SparkSession, window: Window, condition: str | None = None) ->
     # Files without live records are gone already, so looking for more of them would only cost time: as a sum
     # the slot is neither looked up in the log's statistics nor in those of every row group.
     clock = snapshot.ledger.clock
-    frame = (
-        spark.read.format("delta").option("versionAsOf", snapshot.version).load(str(snapshot.table.folder.resolve()))
-    )
-    frame = frame.where(f"{EXPIRES_SLOT} + 0 > {clock}" if clock is not None else "false")
+    frame = _files(spark, window).where(f"{EXPIRES_SLOT} + 0 > {clock}" if clock is not None else "false")
     if condition:
         frame = frame.where(condition)
     if window.moment is not None:
@@ -116,6 +115,22 @@ def _frame(spark: SparkSession, window: Window, condition: str | None = None) ->
         shown = moment.get(snapshot.spec.timeline.kind, "{}").format(window.moment)
         frame = frame.where(f"`{snapshot.spec.expires}` > {shown}")
     return frame.selectExpr(*names)
+
+
+def _files(spark: SparkSession, window: Window) -> DataFrame:
+    """Return the files of a window with all of their columns.
+
+    Few files are named one by one: Delta would ask its log for them in a job of its own, for every query.
+    """
+    snapshot = window.snapshot
+    folder = str(snapshot.table.folder.resolve())
+    paths = [f"{folder}/{file.path}" for file in window.visible_files()]
+    if not 0 < len(paths) <= _FEW_FILES or _PATTERN.search(folder):
+        return spark.read.format("delta").option("versionAsOf", snapshot.version).load(folder)
+    columns = (*snapshot.spec.columns, Column(EXPIRES_SLOT, "bigint"))
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in columns)
+    # The folders are called like partitions, and are none.
+    return spark.read.schema(schema).option("recursiveFileLookup", "true").parquet(*paths)
 
 
 def scan_by_spark(
