@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bench.contestants import RETIRE, Ebb
 from bench.measure import BATCHES, Recorder, median, say, timed
@@ -80,5 +81,6 @@ def _sorted_again(layout: Layout, task: Rewrite) -> Written:
     tables: list[Any] = [read_row_groups([(s, range(s.row_groups))], layout.schema.names) for s in sources]
     order = [(name, "ascending") for name in (*layout.key, EXPIRES_SLOT)]
     writer = RunWriter(layout, task.cell)
-    writer.add(pa.concat_tables(tables).combine_chunks().sort_by(order))
+    live = pa.concat_tables(tables).combine_chunks()
+    writer.add(live.filter(pc.greater(live[EXPIRES_SLOT], task.clock)).sort_by(order))
     return writer.close()
