@@ -102,7 +102,7 @@ def update_bars(rows: Rows) -> Iterator[Bar]:
         ours, plain = scans[RETIRE], scans["one sorted Parquet folder"]
         result = f"{ours:.2f} s / {plain:.2f} s = {ours / plain:.2f}×"
         yield Bar("Spark scan of the window / one sorted Parquet folder", result, ours / plain, "≤", 1.15)
-    for keys in dict.fromkeys(r["keys"] for r in rows if r["kind"] == "seal"):
+    for keys in dict.fromkeys(r["keys"] for r in rows if r["kind"] == "seal" and r["workload"] == "large"):
         merged, resorted = (
             median([r["seconds"] for r in rows if r["kind"] == "seal" and (r["keys"], r["way"]) == (keys, way)])
             for way in (MERGED, SORTED)

@@ -236,7 +236,11 @@ class Answer:
         parts = [(data, number) for data, numbers in sources for number in numbers]
         narrow = narrow_columns(parts, names)
         whole = [name for name in names if name in narrow or name in self.key]
-        table = self.finder.narrow(parts, whole, opened, self.cost)
+        if len(wanted.keys) <= _FEW_KEYS:
+            table = self.finder.narrow(parts, whole, opened, self.cost)
+        else:  # nearly every row group has some of many keys: what would be kept is everything
+            table = read_parts(parts, whole, opened)
+            self.cost.count(data=sum(data.column_bytes(numbers, whole) for data, numbers in sources))
         by_file = [sum(data.contents.records[number] for number in numbers) for data, numbers in sources]
         places = wanted_places(table, self.key, wanted, by_file)
         if len(places) < table.num_rows:
@@ -248,8 +252,7 @@ class Answer:
         wide = [name for name in names if name not in whole]
         if not wide or not len(places):
             return table
-        runs = runs_of(places, [data.contents.records[number] for data, number in parts])
-        if sum(map(len, runs)) > _FEW_RUNS * len(parts):
+        if np.count_nonzero(np.diff(places) != 1) > _FEW_RUNS * len(parts):
             self.cost.count(data=sum(data.column_bytes(numbers, wide) for data, numbers in sources))
             more = read_parts(parts, wide, opened).take(places)
             columns = [more[name] for name in wide]
@@ -257,6 +260,7 @@ class Answer:
             # Wide values are moved once: into the order in which they are wanted in the end.
             order = self._sorted(table) if self.expires in whole else np.arange(len(places))
             table = table.take(order)
+            runs = runs_of(places, [data.contents.records[number] for data, number in parts])
             read = [read_runs(parts, runs, name, opened) for name in wide]
             self.cost.count(data=sum(found.size_bytes for found in read))
             columns = [found.values.take(found.places[order]) for found in read]
