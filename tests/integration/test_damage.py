@@ -63,7 +63,7 @@ def _batch(name: str, slot: int) -> list[Record]:
     """Return many keys with a few records each, or few keys of which one has thousands."""
     rng = random.Random(f"{name} {slot}")
     if name == "runs":
-        return [Record(100_000 * slot + i, f"k{max(0, i % 20 - 15):03}", slot, slot + 1 + i % 5) for i in range(6000)]
+        return [Record(100_000 * slot + i, f"k{max(0, i % 20 - 15):03}", slot, slot + 1 + i % 5) for i in range(12_000)]
     return [
         Record(100_000 * slot + i, f"k{rng.randrange(300):03}", slot, slot + rng.randrange(1, 7)) for i in range(400)
     ]
