@@ -33,8 +33,7 @@ WHY = {
     "decoding and sorting a group again": "With few records per key the runs overlap everywhere: all records are decoded, merged"
     " and encoded again. Sorting them is a small part of that.",
     f"{RETIRE}, median": "A batch is sorted into cells; an append writes it as it comes.",
-    "Spark scan": "Spark reads the Delta log and opens about forty files where the folder has a few; that is 0.2 to 0.3 s"
-    " whatever the size of the table.",
+    "Spark scan": "Spark opens about forty files where the folder has a few, whatever the size of the table.",
 }
 
 
