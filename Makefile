@@ -36,7 +36,7 @@ demo: $(READY)  ## Real flights: create, load, 72 hourly updates, probe, SQL, st
 	@$(BIN)/python -m bench.demo.run
 
 test: check  ## Everything: checks and all tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 check: $(READY)  ## Format, lint, types, layers (under a minute)
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet . && $(BIN)/mypy && $(BIN)/python -m pytest -q tests/architecture

@@ -1,4 +1,4 @@
-"""One Spark session for the whole run; markers by folder; figures at the end; a warehouse per test."""
+"""One Spark session for the whole run; markers and groups by folder; figures at the end; a warehouse per test."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _SPARK_FOLDERS = {"integration", "golden", "crash"}
 _SLOW_FOLDERS = {"crash"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before those who share tests out look at their groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:
@@ -22,6 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             folder = item.path.relative_to(root).parts[0]
             if folder in _SPARK_FOLDERS:
                 item.add_marker(pytest.mark.spark)
+                item.add_marker(pytest.mark.xdist_group("spark"))  # one process, one JVM
             if folder in _SLOW_FOLDERS:
                 item.add_marker(pytest.mark.slow)
 

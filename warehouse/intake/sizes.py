@@ -17,6 +17,8 @@ class IntakeSizes:
     """Of batches and their parts."""
 
     one_task_bytes: int = 32 * _MIB  # Spark sorts smaller batches in one task, which saves a job its start
-    task_bytes: int = 128 * _MIB  # what one of Spark's tasks sorts in memory; more for each core is shuffled first
-    portion_bytes: int = 64 * _MIB  # what is sorted at once without Spark; about four times as much is in memory then
+    # What one of Spark's tasks sorts in memory: up to twice as much of what cannot be cut, because a shuffle takes three
+    # times as long. More for each core is shuffled first.
+    task_bytes: int = 128 * _MIB
+    portion_bytes: int = 192 * _MIB  # what is sorted at once without Spark: a batch in few runs is merged by copying
     direct_bytes: int = 64 * _MIB  # files up to this size in all need no Spark, if the engine is chosen by size

@@ -8,6 +8,7 @@ tasks that write, each of which counts once, because cutting key ranges reads a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ class SparkSource:
     sizes: IntakeSizes
     pieces: Sequence[Piece] = field(default=())  # if it is files
     largest_bytes: int = 0  # what cannot be cut and has to be read by one task
+    most_tasks: int | None = None  # that have anything to read; None: as many as there are
 
     @spark_errors("the batch cannot be read")
     def survey(self) -> Survey:
@@ -84,10 +86,11 @@ class SparkSource:
         return max(_cores(self.frame(1)), -(-(self.size_bytes or 0) // self.sizes.task_bytes))
 
     def _run(self, task: Task) -> list[Part]:
-        job = _SparkTask(task, self.read)
-        frame = self.frame(self._tasks())
+        tasks = self._tasks()
+        frame = self.frame(tasks)
+        job = _SparkTask(task, self.read, _idle_cores(frame, tasks if self.most_tasks is None else self.most_tasks))
         is_small = self.size_bytes is not None and self.size_bytes <= _cores(frame) * self.sizes.task_bytes
-        if is_small and self.largest_bytes <= self.sizes.task_bytes:
+        if is_small and self.largest_bytes <= 2 * self.sizes.task_bytes:
             written = frame.mapInArrow(job.take_in, "part string")
         else:
             judged = frame.mapInArrow(job.judge, _judged_ddl(self.spec))
@@ -115,7 +118,7 @@ def file_source(spark: SparkSession, pieces: Sequence[Piece], spec: TableSpec, s
 
     size_bytes = sum(piece.memory_bytes for piece in pieces)
     largest_bytes = max((share.memory_bytes for share in shares), default=0)
-    return SparkSource(frame, read, spec, size_bytes, sizes, pieces, largest_bytes)
+    return SparkSource(frame, read, spec, size_bytes, sizes, pieces, largest_bytes, len(shares))
 
 
 @spark_errors("the batch cannot be read")
@@ -163,6 +166,12 @@ def _cores(frame: DataFrame) -> int:
     return int(frame.sparkSession.sparkContext.defaultParallelism)
 
 
+def _idle_cores(frame: DataFrame, tasks: int) -> int:
+    """Return how many threads each of so many tasks may have: on this machine alone, because others share a cluster."""
+    is_local = str(frame.sparkSession.sparkContext.master).startswith("local")
+    return max(1, _cores(frame) // max(1, tasks)) if is_local else 1
+
+
 def _quoted(name: str) -> str:
     """Return a column name as Spark's expressions take it."""
     return "`" + name.replace("`", "``") + "`"
@@ -181,6 +190,7 @@ class _SparkTask:
 
     task: Task
     read: Callable[[Task, Batches, Counts], Iterator[pa.Table]]
+    threads: int
 
     def take_in(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Do all of it in one task, for as much as fits in memory."""
@@ -190,7 +200,8 @@ class _SparkTask:
         context, counts = TaskContext.get(), Counts()
         task = self.task.numbered(context.partitionId() if context else 0)
         received = list(self.read(task, batches, counts))
-        part = task.take_in(pa.concat_tables(received), counts) if received else task.write((), counts)
+        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+            part = task.take_in(pa.concat_tables(received), counts, pool.map) if received else task.write((), counts)
         yield _row(part=part.dumps())
 
     def judge(self, batches: Batches) -> Iterator[pa.RecordBatch]:
