@@ -33,8 +33,8 @@ TURNS = 3
 
 
 def seals(workload: Workload, root: Path, recorder: Recorder) -> None:
-    """Merge the runs of a group that is nearly complete."""
-    entrant = Ebb("seals", root, workload, way="direct", **RETIRE)
+    """Merge the runs of a group that is nearly complete, as Spark took them in: without a JVM, portions are smaller."""
+    entrant = Ebb("seals", root, workload, **RETIRE)
     for slot in range(1, TICKS + 1):
         entrant.update(workload.batch(slot, BATCHES), slot)
     snapshot = entrant.table.table.snapshot()

@@ -20,5 +20,5 @@ class IntakeSizes:
     # What one of Spark's tasks sorts in memory: up to twice as much of what cannot be cut, because a shuffle takes three
     # times as long. More for each core is shuffled first.
     task_bytes: int = 128 * _MIB
-    portion_bytes: int = 192 * _MIB  # what is sorted at once without Spark: a batch in few runs is merged by copying
+    portion_bytes: int = 64 * _MIB  # what is sorted at once without Spark; about four times as much is in memory then
     direct_bytes: int = 64 * _MIB  # files up to this size in all need no Spark, if the engine is chosen by size

@@ -23,9 +23,11 @@ class WriteSizes:
     page_bytes: int = 32 * _KIB  # a page ends soon after this size: a probe reads a page, and each one costs a scan
     file_bytes: int = 128 * _MIB  # a run continues in another file at the first key boundary after this size
     buffer_bytes: int = 16 * _MIB  # rows wait for their row group in memory up to this size
-    stripe_bytes: int = 256 * _MIB  # what a merge holds in memory at once, uncompressed
+    stripe_bytes: int = 128 * _MIB  # what a merge holds in memory at once, uncompressed
     wide_bytes: int = 64  # no statistics of wider values: they would make footers large and tell little
-    in_process_bytes: int = 256 * _MIB  # a rewrite of more than this is a job of Spark
+    in_process_bytes: int = (
+        2048 * _MIB
+    )  # a rewrite of more than this is a job of Spark: it takes longer than a JVM to start
     filtered_keys: int = 16  # row groups with fewer keys than this need no Bloom filter
 
     def settled(self) -> WriteSizes:

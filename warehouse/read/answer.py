@@ -66,11 +66,10 @@ class Answer:
         order = (*spec.key, spec.expires, EXPIRES_SLOT) if request.is_probe else ()
         marks = (*order, EXPIRES_SLOT) if request.with_marks else ()
         self.shown = tuple(dict.fromkeys([*request.columns, *marks]))
-        self.merged = tuple(dict.fromkeys([*self.shown, *order]))  # of every file, whatever else was needed of it
 
-    def schema_of(self, files: Iterable[CellFile]) -> pa.Schema:
-        """Return the columns that have to be read of files."""
-        needed = dict.fromkeys([*self.merged, *self._deciding(list(files))])
+    def schema_of(self, files: Iterable[CellFile], columns: Sequence[str]) -> pa.Schema:
+        """Return the columns that have to be read of files for some of them."""
+        needed = dict.fromkeys([*columns, *self._deciding(list(files))])
         return pa.schema([self.schema.field(name) for name in needed])
 
     def _deciding(self, files: Sequence[CellFile]) -> list[str]:
@@ -114,7 +113,7 @@ class Answer:
 
         def work(task: tuple[CellFile, DataFile, list[int]]) -> pa.Table:
             file, data, row_groups = task
-            schema = self.schema_of([file])
+            schema = self.schema_of([file], self.shown)
             cost.count(data=data.column_bytes(row_groups, schema.names))
             records = read_row_groups([(data, row_groups)], schema.names)
             return self.visible(conform(records, schema), [file]).select(self.shown)
@@ -169,6 +168,11 @@ class Answer:
         cost.directory_seconds += time.perf_counter() - began
         cost.groups_met += len(met)
         read: set[str] = set()
+        sizes, order = finder.sizes, (*self.key, self.expires)
+        weighed = self._weighed(blocks, wanted)
+        cut = list(stripes(weighed, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes))
+        codes = (EXPIRES_SLOT,) if len(cut) > 1 else ()  # stripes are cut by codes, which end in the slot
+        columns = tuple(dict.fromkeys([*self.shown, *order, *codes]))
 
         def read_stripe(stripe: Sequence[Block]) -> Iterator[pa.Table]:
             cost.groups_read += len(stripe)
@@ -177,7 +181,7 @@ class Answer:
             near = wanted.between(stripe[0].start, max((block.stop for block in stripe), key=stop_order))
 
             def work(share: list[tuple[CellFile, list[int]]]) -> pa.Table:
-                return self._read_share(share, near)
+                return self._read_share(share, near, columns)
 
             shares = [
                 [(by_path[path], row_groups) for path, row_groups in share]
@@ -185,11 +189,6 @@ class Answer:
             ]
             return in_parallel(work, shares) if len(shares) > 1 else map(work, shares)
 
-        sizes, order = finder.sizes, (*self.key, self.expires)
-        weighed = self._weighed(blocks, wanted)
-        cut = list(stripes(weighed, sizes.first_bytes, sizes.most_bytes, sizes.least_bytes))
-        if len(cut) == 1:  # nothing is cut by codes
-            self.merged = tuple(dict.fromkeys([*self.shown, *order]))
         for table in in_key_order(cut, read_stripe, self.key, order):
             yield table.select(self.shown)
 
@@ -204,17 +203,19 @@ class Answer:
         few_bytes = len(wanted.keys) * self.finder.sizes.page_bytes
         return [block._replace(size_bytes=min(block.size_bytes, few_bytes)) for block in blocks]
 
-    def _read_share(self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted) -> pa.Table:
-        """Return the wanted records of row groups of some files."""
+    def _read_share(
+        self, share: Sequence[tuple[CellFile, list[int]]], wanted: Wanted, columns: Sequence[str]
+    ) -> pa.Table:
+        """Return some columns of the wanted records of row groups of some files."""
         files = {file.path: file for file, _ in share}
-        schema = self.schema_of(files.values())
+        schema = self.schema_of(files.values(), columns)
         opened = [(self.finder.look_up(file, self.cost), row_groups) for file, row_groups in share]
         tables = []
         for sources in alike(opened, schema.names):
             mine = [files[data.path] for data, _ in sources]
             with OpenFiles() as files_open:
                 table = conform(self._read_wanted(sources, mine, schema, wanted, files_open), schema)
-            tables.append(self.visible(table, mine).select(self.merged))
+            tables.append(self.visible(table, mine).select(columns))
         return pa.concat_tables(tables)
 
     def _read_wanted(

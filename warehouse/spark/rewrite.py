@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["rewrite"]
 
 _FAILED = "the rewriting failed"
+_THREADS = 4  # at most: each holds a stripe and a file in memory
 
 
 def rewrite(
@@ -49,7 +50,7 @@ def rewrite(
     try:
         make_folder(f"{table}/{folder}")
         if sum(task.size_bytes for task in tasks) <= sizes.in_process_bytes:
-            with ThreadPoolExecutor(max_workers=multiprocessing.cpu_count()) as pool:
+            with ThreadPoolExecutor(max_workers=min(_THREADS, multiprocessing.cpu_count())) as pool:
                 for written in pool.map(lambda task: merge_runs(layout, task), tasks):
                     total.add(written)
         else:
