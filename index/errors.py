@@ -15,7 +15,9 @@
     ├── RetryError                    nothing is wrong: try again later
     │   ├── LockedError
     │   ├── NotDueError
-    │   └── ConflictError             somebody else committed in between
+    │   ├── ConflictError             somebody else committed in between
+    │   └── ErasedError               the version that was read has been erased meanwhile
+    │       └── LeaseEndedError       because the lease on it was ended
     ├── UpgradeError                  the table has another format than this Ebb reads and writes
     │   └── FeatureError              it is of a kind, or has features, that this Ebb does not know
     ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
@@ -41,11 +43,13 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ErasedError",
     "FeatureError",
     "ForeignCommitError",
     "InDoubtError",
     "InputError",
     "JumpError",
+    "LeaseEndedError",
     "LockedError",
     "NotDueError",
     "OverDeletionError",
@@ -217,6 +221,19 @@ class ConflictError(RetryError):
 
     template = "another commit was made to table {0} after version {1} was read"
     step = "nothing was changed, try again"
+
+
+class ErasedError(RetryError):
+    """Arguments: table, version, why."""
+
+    template = "version {1} of table {0} was erased while it was read: {2}"
+    step = "read the table again"
+
+
+class LeaseEndedError(ErasedError):
+    """Arguments: table, version, when the lease ended, why."""
+
+    template = "version {1} of table {0} was erased while it was read: the lease on it ended at {2}, because {3}"
 
 
 class UpgradeError(WarehouseError):

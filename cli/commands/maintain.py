@@ -44,7 +44,13 @@ def _rewritten(done: Upkeep, *, dry_run: bool) -> str:
 
 def _erased(done: Erasure, *, dry_run: bool) -> str:
     erased = f"{render.counted(done.files_erased, 'file')} {'would be erased' if dry_run else 'erased'}"
-    return f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers"
+    leased = f", {done.files_leased} kept for readers with a lease" if done.files_leased else ""
+    ended = (
+        f"; {render.counted(done.leases_ended, 'lease')} {'would be' if dry_run else 'was'} ended"
+        if done.leases_ended
+        else ""
+    )
+    return f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers{leased}{ended}"
 
 
 def _adopted(done: Adoption, *, dry_run: bool) -> str:
@@ -98,9 +104,9 @@ def purge(
 
 
 def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """Delete from disk the removed files whose grace period is over.
+    """Delete from disk the removed files whose grace period is over and that no reader has a lease on.
 
-    It frees files that updates, seals and purges have removed from the table already. It is no erasure request for
+    A lease that would keep files beyond the deletion bound is ended. It frees files that updates, seals and purges have removed from the table already. It is no erasure request for
     somebody's records: those go when they expire.
     """
     table = state(ctx).open().table(name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import CellFile, Removal
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.warehouse.table.cellfiles import file_of_add
 from ebb.warehouse.table.snapshot import Snapshot
@@ -44,7 +44,7 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
     removed = [
         (since, len(removal.paths))
         for removal in snapshot.removals()
-        if (since := others.get(removal.version, removal.exposed_since)) is not None
+        if (since := others.get(removal.version, _exposed(removal, moment))) is not None
     ]
     starts = [since for since, _ in removed]
     if (live := exposed_since(expired, line, clock=over)) is not None:
@@ -54,6 +54,13 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
         bound=snapshot.spec.bound,
         files=len(expired) + sum(count for _, count in removed),
     )
+
+
+def _exposed(removal: Removal, moment: int) -> int | None:
+    """Return since when the oldest expired record in removed files has been due to go: it may have expired since."""
+    if removal.exposed_since is None and removal.due_from is not None and removal.due_from <= moment:
+        return removal.due_from
+    return removal.exposed_since
 
 
 def exposed_by_others(snapshot: Snapshot) -> dict[int, int]:

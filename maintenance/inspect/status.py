@@ -15,6 +15,7 @@ from ebb.index.cellfile import CellFile
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
+from ebb.index.lease import Lease
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure
@@ -22,9 +23,10 @@ from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.landing_place import kept_files
 from ebb.maintenance.upkeep import erase_plan
 from ebb.warehouse.intake.quarantine import count_refused
+from ebb.warehouse.table.leases import live_leases, shown_ms
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["CellStatus", "Status", "status"]
+__all__ = ["CellStatus", "LeaseStatus", "Status", "status"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,20 @@ class CellStatus:
     records: int
     bytes: int
     files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """A process that reads a version of the table."""
+
+    id: str  # also the name of its file
+    pid: int
+    host: str
+    user: str
+    what: str  # the command, or python
+    version: int
+    since: str
+    until: str  # unless it is renewed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +83,8 @@ class Status(Description):
     landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
     landing_refused: int | None  # files that were set aside there
     not_writable: str | None  # why this Ebb can read the table and not write to it
+    files_leased: int  # removed before the grace period, and kept for readers with a lease
+    leases: tuple[LeaseStatus, ...]  # of processes that read it, the oldest version first
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -93,6 +111,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
     refused = spec.writer_refusal()
+    removed = erase_plan(snapshot, now)
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -105,7 +124,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         stored_records=sum(f.records for f in files),
         files=len(snapshot.files),
         bytes=sum(f.size_bytes for f in snapshot.files),
-        files_waiting_for_erase=erase_plan(snapshot, now).files_waiting,
+        files_waiting_for_erase=removed.files_waiting,
         expired_files_on_disk=exposed.files,
         oldest_expired_age=_age(line.kind, exposed.age) if exposed.files else None,
         oldest_expired_age_seconds=in_seconds(line.kind, exposed.age) if exposed.files else None,
@@ -120,7 +139,14 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         landing_waiting=None if landed is None else landed.waiting + landed.taken,
         landing_refused=None if landed is None else landed.refused,
         not_writable=None if refused is None else str(refused),
+        files_leased=removed.files_leased,
+        leases=tuple(map(_lease, live_leases(snapshot.table, now))),
     )
+
+
+def _lease(lease: Lease) -> LeaseStatus:
+    shared = {name: getattr(lease, name) for name in ("id", "pid", "host", "user", "what", "version")}
+    return LeaseStatus(**shared, since=shown_ms(lease.since), until=shown_ms(lease.until))
 
 
 def _quarantined(snapshot: Snapshot) -> int | None:

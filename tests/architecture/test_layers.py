@@ -19,7 +19,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors",),
-        ("foreign", "features", "timeline", "grid", "keys", "histogram", "fingerprints"),
+        ("foreign", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "lease"),
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory"),
         ("ranges", "ledger"),
@@ -67,6 +67,7 @@ SYSTEM_HOMES = (
     "warehouse/spark",
     "warehouse/settings.py",  # the environment
     "warehouse/read/pool.py",  # threads do not survive a fork
+    "warehouse/table/leases.py",  # neither does the one that renews leases
     "warehouse/read/latest.py",  # a temporary file without a name
     "cli/output",
     "cli/main.py",  # the umask, and a pipe that breaks

@@ -7,13 +7,14 @@ expiration time. A moment that ``follows_clock``, as the present does, is the cl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import InputError, UsageError
+from ebb.index.errors import CorruptionError, InputError, UsageError, WarehouseError
 from ebb.index.keys import Wanted, wanted_keys, wanted_prefix, wanted_range
 from ebb.index.predicate.syntax import Predicate, parse_predicate
 from ebb.index.predicate.typed import check
@@ -22,6 +23,7 @@ from ebb.warehouse.read.answer import Answer
 from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.key_values import key_value, key_values
 from ebb.warehouse.read.request import Cost, Read
+from ebb.warehouse.table.leases import HeldLease
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Window"]
@@ -33,6 +35,7 @@ class Window:
 
     snapshot: Snapshot
     finder: Finder
+    lease: HeldLease = field(compare=False)  # for as long as there is the window, or anything that reads it
     as_of: int | None = None
     follows_clock: bool = False
     cost: Cost = field(default_factory=Cost, compare=False)  # of everything that was read through it
@@ -159,7 +162,28 @@ class Window:
             return
         self.cost.files += len(live)
         answer = Answer(self.snapshot, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
-        yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
+        with self.reading():
+            yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
+
+    def newest(self) -> Window:
+        """Return the newest window, at the same moment."""
+        snapshot, lease = self.lease.newest()
+        return replace(self, snapshot=snapshot, lease=lease)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Tell a file that was erased while its version was read from one that is lost."""
+        try:
+            yield
+        except CorruptionError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise self._why_gone(error.__cause__.filename) or error from error.__cause__
+            raise
+
+    def _why_gone(self, file: str) -> WarehouseError | None:
+        newest = self.snapshot.table.snapshot()
+        is_live = file.removeprefix(f"{self.finder.table}/") in {live.path for live in newest.files}
+        return None if is_live else self.lease.why_erased(self.version)
 
     def visible_files(self) -> list[CellFile]:
         """Return the files with records that may be visible."""

@@ -17,6 +17,7 @@ __all__ = [
     "LANDING_REASONS",
     "LANDING_REFUSED",
     "LANDING_TAKEN",
+    "LEASES",
     "LOCK",
     "LOG",
     "QUARANTINE_SUFFIX",
@@ -28,13 +29,17 @@ __all__ = [
     "cell_folder",
     "doomed_folder",
     "dropped_name",
+    "ended_name",
     "entry_name",
     "entry_version",
     "footer_hash_in",
     "inside",
     "is_data_file",
     "is_inside",
+    "lease_id",
+    "lease_name",
     "new_data_file",
+    "new_lease_name",
     "new_table_name",
     "numbered_batch",
     "numbered_file",
@@ -56,6 +61,7 @@ HIDDEN = "_ebb"  # what is not part of the Delta table
 LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
+LEASES = "leases"  # the folder of leases, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -68,6 +74,7 @@ LANDING_LOCK = "_lock"
 _STATE = re.compile(r"state-([0-9]+)-[0-9a-f]+")
 _FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
 _ENTRY = re.compile(r"([0-9]{20})\.json")
+_LEASE = re.compile(r"([0-9a-f]{12})\.lease")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
 
@@ -117,6 +124,31 @@ def state_version(name: str) -> int | None:
 def ranges_name(generation: int, cohort: int) -> str:
     """Return a new name for an object with key ranges of files of a cohort."""
     return f"{generation}-{cohort}-{_id()}"
+
+
+def lease_name(id: str) -> str:
+    """Return the name of a lease."""
+    return f"{id}.lease"
+
+
+def new_lease_name(id: str) -> str:
+    """Return the name under which a lease is written before it gets its own."""
+    return f"{id}.new"
+
+
+def ended_name(id: str) -> str:
+    """Return the name of what says why a lease was ended."""
+    return f"{id}.ended"
+
+
+def lease_id(name: str) -> str | None:
+    """Return the id in the name of a lease; None if it is something else.
+
+    >>> lease_id(lease_name("0123456789ab")), lease_id(ended_name("0123456789ab"))
+    ('0123456789ab', None)
+    """
+    match = _LEASE.fullmatch(name)
+    return match[1] if match else None
 
 
 def segment_name(checksum: str) -> str:

@@ -23,6 +23,7 @@ from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
     HIDDEN,
+    LEASES,
     LOCK,
     LOG,
     QUARANTINE_SUFFIX,
@@ -88,6 +89,11 @@ class Table:
     def ranges(self) -> Path:
         """Return the folder of objects with key ranges."""
         return self.hidden / RANGES
+
+    @property
+    def leases(self) -> Path:
+        """Return the folder of the leases of readers."""
+        return self.hidden / LEASES
 
     @property
     def quarantine(self) -> Path:
@@ -334,6 +340,8 @@ class Snapshot:
         """
         actions = [added(file, now_ms, data_change=data_change) for file in adds]
         actions += [removed(file, now_ms, data_change=data_change) for file in removes]
+        if removes:
+            report = {**report, "due_from": min(file.due_from(self.spec.timeline) for file in removes)}
         return self._append(actions, change, report, now_ms)
 
     def commit_metadata(self, metadata: Mapping[str, Any], report: Mapping[str, Any], now_ms: int) -> None:
@@ -376,4 +384,5 @@ def _removal(entry: LogEntry, slot: int | None, exposed_since: int | None = None
         paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
         size_bytes=entry.bytes_removed,
         exposed_since=entry.ebb.get("exposed_since", exposed_since),
+        due_from=entry.ebb.get("due_from"),
     )
