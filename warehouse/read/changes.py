@@ -9,6 +9,7 @@ needs is looked for: a follower that comes too late learns where it can go on, a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Changes", "CommitChanges"]
 
-_FAR = 32  # versions from one lease to the next, while there is much to catch up with
+_HOLD_SECONDS = 1.0  # from one lease to the next, while there is much to catch up with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ class Changes:
                 entry, found = step
                 yield self._changes(found)
                 self._move(entry)
-                if self._version >= self._held + _FAR:
+                if time.monotonic() - self._held >= _HOLD_SECONDS:
                     self._hold()
             elif self._wait is None:
                 return
@@ -119,7 +120,7 @@ class Changes:
 
     def _hold(self) -> None:
         """Keep what was removed after the position, and no longer what was removed before."""
-        self._lease, self._held = self._lease.at(self._snapshot, self._version), self._version
+        self._lease, self._held = self._lease.at(self._snapshot, self._version), time.monotonic()
 
     def _next(self) -> tuple[LogEntry, Moved] | None:
         """Go on to just before the next commit that moved the clock; return it if there is one.

@@ -44,7 +44,7 @@ from ebb.warehouse.table.snapshot import Snapshot, Table
 __all__ = ["LEASE_SECONDS", "HeldLease", "Leases", "end_leases", "live_leases", "own_leases", "shown_ms"]
 
 LEASE_SECONDS = 120.0  # that a lease counts without being renewed: longer than a live process is held up
-_LINGER_SECONDS = 1.0  # between two looks at what nobody refers to any more
+_LINGER_SECONDS = 0.5  # between two looks at what nobody refers to any more
 
 _Key = tuple[str, str, int]  # the folder of a table, its id, a version
 

@@ -356,8 +356,8 @@ def test_a_process_that_died_here_is_known_to_be_dead(table: OpenTable) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda text: "",
-        lambda text: "[]",
+        lambda text: text[:0],
+        lambda text: f"[{text}]",
         lambda text: text.replace('"version": 1', '"version": "1"'),
         lambda text: text.replace('"version": 1', '"version": true'),
         lambda text: text.replace('"pid": ', '"pid": -'),
