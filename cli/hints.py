@@ -41,6 +41,7 @@ STEPS = {
     "no_warehouse": "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first",
     "not_due": "run again then, or pass --at",
     "other_encoding": "pass --encoding {3}, or write it in {4}",
+    "read_again": "run the command again",
     "rename": 'rename it, or pass --rename "{4}"',
     "rename_each": 'rename them; in a sample file with --rename "OLD=NEW" for each',
     "rename_new": 'pass --rename "{2}=NEW"',

@@ -228,6 +228,7 @@ class ErasedError(RetryError):
 
     template = "version {1} of table {0} was erased while it was read: {2}"
     step = "read the table again"
+    hint = "read_again"
 
 
 class LeaseEndedError(ErasedError):

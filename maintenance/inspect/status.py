@@ -23,7 +23,7 @@ from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.landing_place import kept_files
 from ebb.maintenance.upkeep import erase_plan
 from ebb.warehouse.intake.quarantine import count_refused
-from ebb.warehouse.table.leases import live_leases, shown_ms
+from ebb.warehouse.table.leases import live_leases, own_leases, shown_ms
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["CellStatus", "LeaseStatus", "Status", "status"]
@@ -111,6 +111,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
     refused = spec.writer_refusal()
+    own_leases().settle(snapshot.table)
     removed = erase_plan(snapshot, now)
     return Status(
         **described(spec),
