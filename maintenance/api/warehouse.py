@@ -195,12 +195,12 @@ class Warehouse:
         if engine == "duckdb":
             return self.sql_session(as_of=as_of).answer(query, limit)
         from ebb.warehouse.sql.missing import missing_table
-        from ebb.warehouse.sql.spark import answer, held_views, let_go, register, unregister
+        from ebb.warehouse.sql.spark import answer, held_tables, let_go, register, unregister
 
         progress("starting Spark")
         spark = self.spark(delta=True)
         refused: dict[str, WarehouseError] = {}
-        tables, held = self.tables(), held_views(spark)
+        tables, held = self.tables(), held_tables(spark)
         for table in tables:
             try:
                 register(spark, [table.at_latest(as_of)])
@@ -216,7 +216,7 @@ class Warehouse:
                     raise why from error
             raise missing_table(str(error), [table.name for table in tables]) or error from error
         finally:
-            let_go(spark, {table.name for table in tables} - held)  # the answer is complete
+            let_go(spark, {table.table for table in tables} - held)  # the answer is complete
 
     def sql_session(
         self, window_of: Callable[[str], Window | None] = lambda _: None, *, as_of: Time | None = None

@@ -16,7 +16,7 @@ from ebb.warehouse.read.window import Window
 from ebb.warehouse.spark.errors import spark_errors
 from ebb.warehouse.sql.condition import to_sql
 from ebb.warehouse.table.leases import HeldLease
-from ebb.warehouse.table.snapshot import Snapshot
+from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "answer",
     "create_view",
-    "held_views",
+    "held_tables",
     "lasting_sql",
     "let_go",
     "query",
@@ -112,15 +112,15 @@ def unregister(spark: SparkSession, name: str) -> None:
     _LEASES.get(spark, {}).pop(name, None)
 
 
-def held_views(spark: SparkSession) -> frozenset[str]:
-    """Return the views of a session that hold a lease."""
-    return frozenset(_LEASES.get(spark, {}))
+def held_tables(spark: SparkSession) -> frozenset[Table]:
+    """Return the tables whose views in a session hold a lease."""
+    return frozenset(lease.table for lease in _LEASES.get(spark, {}).values())
 
 
-def let_go(spark: SparkSession, names: Iterable[str]) -> None:
+def let_go(spark: SparkSession, tables: Iterable[Table]) -> None:
     """Give up the leases of views that nobody asks any more."""
-    for name in names:
-        _LEASES.get(spark, {}).pop(name, None)
+    for table in tables:
+        _LEASES.get(spark, {}).pop(table.name, None)
 
 
 def _frame(spark: SparkSession, window: Window, condition: str | None = None) -> DataFrame:
