@@ -150,11 +150,8 @@ class Leases:
             kept.problem = reason[0] if reason else first_line(error)
         return kept
 
-    def look(self) -> float | None:
-        """Renew what is due and end what nobody refers to; returns after how many seconds to look again.
-
-        What nobody refers to is ended at the second look that finds it so.
-        """
+    def look(self) -> None:
+        """Renew what is due, and end what nobody has referred to since the look before."""
         with self.lock:
             for key, kept in list(self._kept.items()):
                 if not kept.is_in_use:
@@ -163,7 +160,6 @@ class Leases:
                     kept.is_over = True
                 elif self._clock() >= kept.renew_at:
                     self._renew(kept)
-            return _LINGER_SECONDS if self._kept else None
 
     def settle(self, table: Table) -> None:
         """Do now what is due for a table: before this process erases, its own readers count as they are."""
