@@ -26,6 +26,7 @@ from ebb.cli.options import State
 from ebb.cli.output import render
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 __all__ = ["app", "main"]
 
@@ -45,6 +46,9 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "See": (see.status, see.history, see.explain, see.quarantine),
     "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase),
 }
+
+
+_TOLD = (ForeignCommitWarning, LostHeadWarning)
 
 
 class _Command(TyperCommand):
@@ -138,13 +142,14 @@ def _told_warnings() -> Iterator[None]:
         others = warnings.showwarning
 
         def tell(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, ForeignCommitWarning):
+            if not issubclass(category, _TOLD):
                 others(message, category, *where, **more)
             elif (text := error_text(message.args[0])) not in told:
                 told.add(text)
                 render.warning(text)
 
-        warnings.simplefilter("always", ForeignCommitWarning)
+        for told_one in _TOLD:
+            warnings.simplefilter("always", told_one)
         warnings.showwarning = tell  # as the documentation says
         yield
 

@@ -114,9 +114,10 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
         for t in tables
         if t.foreign_commits
     ]
+    heads = [f"{t.name}: the head record {t.head_problem}, see ebb status {t.name}" for t in tables if t.head_problem]
     features = [render.visible(t.not_writable) for t in tables if t.not_writable]
     aside = [f"{t.name}: {where}: {told}" for t in tables for where, told in _aside(t).items()]
-    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *features, *aside])
+    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *heads, *features, *aside])
 
 
 def _aside(table: Status) -> dict[str, str]:
@@ -178,6 +179,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         values["other tools"] = f"{'; '.join(others)}. Nothing is written before ebb adopt {table.name}"
     if table.not_writable:
         values["features"] = table.not_writable
+    if table.head_problem:
+        values["head record"] = f"it {table.head_problem}: nothing is written before somebody confirms the log"
     if table.uncounted_files:
         values["not counted"] = "; ".join(table.uncounted_files)
     return [*render.pairs(values), "", *render.heat_map(table, measure)]
