@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ebb.index.errors import WarehouseError
 
-__all__ = ["LANDED_STEPS", "STEPS", "error_text"]
+__all__ = ["FINDING_STEPS", "LANDED_STEPS", "STEPS", "error_text", "finding_step"]
 
 STEPS = {
     "add_column": 'remove it, add it to the table with ebb alter {5} --add-column "{4}", or pass --extra ignore',
@@ -66,6 +66,28 @@ LANDED_STEPS = {
     "rename": 'rename it, or run ebb alter {table} --rename "{4}"',
     "several_columns": 'repair the file, or run ebb alter {table} with --rename "OLD=NEW", --extra ignore or --add-column "C TYPE"',
 }
+
+
+# What to do about what a check finds, by its code.
+FINDING_STEPS = {
+    "bound": "run ebb update {0}; or ebb purge {0}, then ebb erase {0} after the grace period",
+    "checkpoint": "run ebb repair {0}",
+    "foreign-commit": STEPS["adopt"],
+    "head": STEPS["lost_head"],
+    "key-ranges": "run ebb repair {0}",
+    "rolled-back": STEPS["rolled_back"],
+    "side-file": "run ebb repair {0}",
+    "stray-file": "run ebb repair {0}",
+}
+
+
+def finding_step(code: str, step: str, table: str) -> str:
+    """Return what to do about a finding; ``step`` says it in words that fit everywhere.
+
+    >>> finding_step("side-file", "repair the table", "cars"), finding_step("cell", "restore it", "cars")
+    ('run ebb repair cars', 'restore it')
+    """
+    return FINDING_STEPS[code].format(table) if code in FINDING_STEPS else step
 
 
 def error_text(error: WarehouseError, landed_for: str | None = None) -> str:

@@ -371,22 +371,11 @@ class OpenTable:
         """
         return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress), yes=yes)
 
-    def repair(
-        self,
-        *,
-        confirm_restore: bool = False,
-        wait: Wait = None,
-        dry_run: bool = False,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> Repaired:
-        """Put in order what a check finds and what needs no guess; the rest is told, and left.
-
-        ``confirm_restore``: the log is whole as it is, so that a lost head record can be written again.
-        """
+    def repair(self, *, confirm_restore: bool = False, wait: Wait = None, dry_run: bool = False) -> Repaired:
+        """Put in order what a check finds and what needs no guess; ``confirm_restore``: the log is whole as it is."""
         from ebb.maintenance.repair import repair
 
-        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
-        return repair(self.table, context, confirm_restore=confirm_restore)
+        return repair(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), confirm_restore=confirm_restore)
 
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""

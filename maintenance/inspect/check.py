@@ -129,18 +129,13 @@ def _opened(table: Table) -> Snapshot:
     return Table(table.root, table.name).snapshot(is_rollback_fine=True)
 
 
-def _unopened(error: WarehouseError) -> Finding:
-    code = "foreign-commit" if isinstance(error, ForeignCommitError) else "unreadable"
-    return Finding(
-        code=code,
-        severity=Severity.DAMAGE,
-        where=LOG,
-        fact=f"the table cannot be opened: {error.facts}",
-        step=error.next_step,
-    )
+def _unopened(error: CorruptionError | ForeignCommitError) -> Finding:
+    is_foreign = isinstance(error, ForeignCommitError)
+    code, where = ("foreign-commit", LOG) if is_foreign else ("unreadable", str(error.args[1]).split(" (")[0])
+    return _found(code, where, f"the table cannot be opened: {error.facts}", error.next_step)
 
 
-def _in_version(snapshot: Snapshot, log: LogFacts, *, deep: bool, progress: Callable[[str], None]) -> Iterator[Finding]:
+def _in_version(snapshot: Snapshot, *, deep: bool, progress: Callable[[str], None]) -> Iterator[Finding]:
     """Yield what is wrong with the files of one version, and with what the table remembers of them."""
     grid, ledger = snapshot.spec.grid, snapshot.ledger
     for path, times in Counter(file.path for file in snapshot.files).items():

@@ -34,7 +34,7 @@ __all__ = [
 
 _BACKUP = "restore it from a backup"
 _LOG_BACKUP = "restore the log from a backup"
-_REPAIR = "run ebb repair"
+_REPAIR = "repair the table"
 REPAIRABLE = frozenset({"side-file", "key-ranges", "stray-file", "checkpoint"})  # without a guess
 _SAME_LIVE = {"create", "alter", "retire", "seal", "purge", "erase", "repair"}  # commits that change no count
 

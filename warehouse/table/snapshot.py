@@ -176,12 +176,12 @@ class Table:
         spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
         with delta_errors(what, self.folder):
             files = live_files(delta)
+        check_generations(spec, files)
         unsettled = vouched(self.name, self.log, head, table=str(about.id), newest=newest, version=version)
         if isinstance(unsettled, RolledBackError) and not is_rollback_fine:
             raise unsettled
         ledger, state = read_ledger(self.states, self.log, version)
         foreign = foreign_commits(others)
-        check_generations(spec, files)
         if not foreign:
             check_slots(files)
         return Snapshot(
