@@ -114,14 +114,13 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
         for t in tables
         if t.foreign_commits
     ]
-    heads = [f"{t.name}: the head record {t.head_problem}, see ebb status {t.name}" for t in tables if t.head_problem]
     features = [render.visible(t.not_writable) for t in tables if t.not_writable]
     aside = [f"{t.name}: {where}: {told}" for t in tables for where, told in _aside(t).items()]
-    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *heads, *features, *aside])
+    render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *features, *aside])
 
 
 def _aside(table: Status) -> dict[str, str]:
-    """Return what is in the quarantine and in the landing folder, as far as there is anything to look at."""
+    """Return what lies around the table, as far as there is anything to look at."""
     told: dict[str, str] = {}
     if table.quarantined != 0:
         count = "it cannot be read" if table.quarantined is None else render.counted(table.quarantined, "record")
@@ -131,7 +130,8 @@ def _aside(table: Status) -> dict[str, str]:
         told["landing"] = " and ".join(files)
     elif table.landing and table.landing_waiting is None:
         told["landing"] = "it cannot be looked into"
-    return told
+    head = f"it {table.head_problem}, and nothing is written; see ebb check {table.name}"
+    return told | ({"head record": head} if table.head_problem else {})
 
 
 def _behind(table: Status) -> str:
@@ -141,7 +141,6 @@ def _behind(table: Status) -> str:
 
 def _status_lines(table: Status, measure: str) -> list[str]:
     last = table.last_update
-    age = table.oldest_expired_age
     values = {
         "table": f"{table.name} in {table.folder}",
         "key, times": f"{', '.join(table.key)}; {table.inserted} → {table.expires}",
@@ -153,8 +152,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         "live": _live(table),
         "deletion": f"bound {table.deletion_bound}; "
         + (
-            f"oldest expired byte on disk for {age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
-            if age
+            f"oldest expired byte on disk for {table.oldest_expired_age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
+            if table.oldest_expired_age
             else "nothing expired on disk: kept"
         )
         + (
@@ -179,8 +178,6 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         values["other tools"] = f"{'; '.join(others)}. Nothing is written before ebb adopt {table.name}"
     if table.not_writable:
         values["features"] = table.not_writable
-    if table.head_problem:
-        values["head record"] = f"it {table.head_problem}: nothing is written before somebody confirms the log"
     if table.uncounted_files:
         values["not counted"] = "; ".join(table.uncounted_files)
     return [*render.pairs(values), "", *render.heat_map(table, measure)]
@@ -328,8 +325,8 @@ def quarantine(
         if json:
             render.json_object({**asdict(done), "dry_run": dry_run})
         else:
-            removed = "would be removed" if dry_run else "removed"
-            render.lines([f"{render.counted(done.cleared, 'record')} {removed} from the quarantine of {name}"])
+            count = render.counted(done.cleared, "record") + " would be" * dry_run
+            render.lines([f"{count} removed from the quarantine of {name}"])
         return
     refused = table.quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)

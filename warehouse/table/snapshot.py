@@ -16,7 +16,7 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import CorruptionError, LostHeadError, RolledBackError, UnknownTableError
+from ebb.index.errors import CorruptionError, EngineError, LostHeadError, RolledBackError, UnknownTableError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
@@ -365,7 +365,7 @@ class Snapshot:
             columns = columns_of_delta(metadata["schemaString"])
             spec = TableSpec.from_properties(self.table.name, columns, metadata["configuration"])
             after = replace(after, metadata=metadata, spec=spec)
-        with suppress(OSError):  # the commit is made: follow_up tries again, and tells
+        with suppress(OSError, EngineError):  # the commit is made: follow_up tries again, and tells
             after = after.with_head(made, is_confirmed=report["op"] == "adopt")
         self.table._newest[:] = [after]
         return after
@@ -374,7 +374,7 @@ class Snapshot:
         """Write the head record of this version; returns the table with it.  Requires the writer's lock.
 
         ``entry``: the log entry of this version, read if it is not given. ``is_confirmed``: somebody said that the log is
-        whole as it is. What goes wrong comes as OSError.
+        whole as it is. What goes wrong comes as OSError or EngineError.
         """
         made, known = entry or self.table.entry(self.version), read_head(self.table.hidden).head or self.head
         if made is None:
