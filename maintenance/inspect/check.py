@@ -227,10 +227,9 @@ def _quarantine(snapshot: Snapshot, log: LogFacts, *, deep: bool) -> Iterator[Fi
     except CorruptionError as error:
         yield _found("quarantine", f"{snapshot.table.name}.quarantine", error.facts, error.next_step)
         return
-    for error in wrong:
-        yield _found(
-            "quarantine", f"{snapshot.table.name}.quarantine/{error.args[1]}", str(error.args[0]), error.next_step
-        )
+    for one in wrong:
+        where = f"{snapshot.table.name}.quarantine/{one.args[1]}"
+        yield _found("quarantine", where, str(one.args[0]), one.next_step)
     if clock is not None and not wrong:
         kept_after = snapshot.spec.quarantined_until(clock)
         yield from quarantine_findings(counts, log.entries, clock=clock, kept_after=kept_after, is_cleared=is_cleared)
