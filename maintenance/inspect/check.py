@@ -186,6 +186,9 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
         severity = Severity.WARNING if is_lost else Severity.DAMAGE
         error = snapshot.unsettled
         yield Finding(code=code, severity=severity, where=where, fact=error.facts, step=error.next_step)
+    if log.head.head and not log.head.is_whole:
+        fact = "one of its two places is damaged: the next commit writes it anew"
+        yield _found("head-place", f"{HIDDEN}/{HEAD}", fact, "repair the table", Severity.WARNING)
     for commit in snapshot.foreign:
         fact = f"{commit.operation} of another tool added {commit.files_added} files and removed {commit.files_removed}"
         yield _found(
