@@ -18,7 +18,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 # Inside a package, each of these imports itself and those before it; those in one place do not import each other.
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
-        ("errors",),
+        ("errors", "stored"),
         ("foreign", "features", "timeline", "grid", "keys", "histogram", "fingerprints"),
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory"),

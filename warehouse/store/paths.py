@@ -34,6 +34,8 @@ __all__ = [
     "inside",
     "is_data_file",
     "is_inside",
+    "is_ranges",
+    "is_segment",
     "new_data_file",
     "new_table_name",
     "numbered_batch",
@@ -65,7 +67,9 @@ LANDING_APPLIED = "_applied"
 LANDING_REFUSED = "_refused"
 LANDING_REASONS = "_reasons.jsonl"  # beside refused files
 LANDING_LOCK = "_lock"
-_STATE = re.compile(r"state-([0-9]+)-[0-9a-f]+")
+_STATE = re.compile(r"state-([0-9]{1,20})-[0-9a-f]+")
+_SEGMENT = re.compile(r"seen-[0-9a-f]+-[0-9a-f]{8}")
+_RANGES = re.compile(r"[0-9]+-[0-9]+-[0-9a-f]+")
 _FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
 _ENTRY = re.compile(r"([0-9]{20})\.json")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
@@ -119,9 +123,27 @@ def ranges_name(generation: int, cohort: int) -> str:
     return f"{generation}-{cohort}-{_id()}"
 
 
+def is_ranges(name: str) -> bool:
+    """Whether an object with key ranges can have this name.
+
+    >>> is_ranges(ranges_name(0, 7)), is_ranges("../precious")
+    (True, False)
+    """
+    return _RANGES.fullmatch(name) is not None
+
+
 def segment_name(checksum: str) -> str:
     """Return a new name for a segment of fingerprints, which carries its checksum."""
     return f"seen-{_id()}-{checksum}"
+
+
+def is_segment(name: str) -> bool:
+    """Whether a segment of fingerprints can have this name.
+
+    >>> is_segment(segment_name("0123abcd")), is_segment("../precious-0123abcd")
+    (True, False)
+    """
+    return _SEGMENT.fullmatch(name) is not None
 
 
 def segment_checksum(name: str) -> str:

@@ -47,7 +47,7 @@ from ebb.warehouse.table.foreign import (
 )
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
-from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
+from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
 
@@ -290,10 +290,9 @@ class Snapshot:
 
     def after(self, entry: LogEntry) -> Snapshot:
         """Return the table after the next commit."""
-        stored = entry.ebb["ledger"]
-        state = State(*stored["state"]) if stored["state"] is not None else None
+        change, state = change_of(entry.ebb["ledger"], entry.version)
         if state == self.state:
-            ledger = self.ledger.advanced(Change.restored(stored))
+            ledger = self.ledger.advanced(change)
         else:
             ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
         return self._followed(entry, ledger, state)
