@@ -20,10 +20,12 @@ from ebb.index.errors import (
     InputError,
     JumpError,
     LockedError,
+    LostHeadError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -34,6 +36,7 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -55,12 +58,15 @@ __all__ = [
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
+    "LostHeadWarning",
     "NotDueError",
     "OpenTable",
     "OverDeletionError",
     "ProtocolError",
     "Report",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",

@@ -22,6 +22,8 @@
     │   ├── AdoptionError             what it did cannot be adopted
     │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
     ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
+    │   ├── RolledBackError           the log lacks commits that were made: restore it, or adopt it as it is
+    │   └── LostHeadError             nothing tells whether the log is whole: look, and confirm it
     └── EngineError                   Spark, Java or the disk failed
         └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
 
@@ -47,10 +49,12 @@ __all__ = [
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",
@@ -308,6 +312,22 @@ class CorruptionError(WarehouseError):
 
     template = "{0}: {1}"
     step = "{2}"
+
+
+class RolledBackError(CorruptionError):
+    """Arguments: table, version that the head record names, newest version of the log, what is wrong with the log."""
+
+    template = "the log of table {0} {3}, and version {1} was committed: it was rolled back, truncated or replaced"
+    step = "restore the log, or adopt the table as it is"
+    hint = "rolled_back"
+
+
+class LostHeadError(CorruptionError):
+    """Arguments: table, what is wrong with its head record."""
+
+    template = "the head record of table {0} {1}, so nothing tells whether its log is whole"
+    step = "look whether the newest commit is there, and confirm it"
+    hint = "lost_head"
 
 
 class EngineError(WarehouseError):

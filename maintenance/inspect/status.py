@@ -15,6 +15,7 @@ from ebb.index.cellfile import CellFile
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
+from ebb.index.head import lost
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure
@@ -67,6 +68,7 @@ class Status(Description):
     landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
     landing_refused: int | None  # files that were set aside there
     not_writable: str | None  # why this Ebb can read the table and not write to it
+    head_problem: str | None = None  # why nothing tells whether the log is whole
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -82,6 +84,8 @@ class Status(Description):
             found.append(refusal(self.name, self.foreign_commits))
         if self.not_writable is not None:
             found.append(WarehouseError(self.not_writable))
+        if self.head_problem is not None:
+            found.append(lost(self.name, self.head_problem))
         return tuple(found)
 
 
@@ -120,6 +124,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         landing_waiting=None if landed is None else landed.waiting + landed.taken,
         landing_refused=None if landed is None else landed.refused,
         not_writable=None if refused is None else str(refused),
+        head_problem=None if snapshot.unsettled is None else snapshot.unsettled.args[1],
     )
 
 

@@ -11,12 +11,15 @@ from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 
 __all__ = [
+    "CHECKED",
+    "HEAD",
     "HIDDEN",
     "LANDING_APPLIED",
     "LANDING_LOCK",
     "LANDING_REASONS",
     "LANDING_REFUSED",
     "LANDING_TAKEN",
+    "LAST_CHECKPOINT",
     "LOCK",
     "LOG",
     "QUARANTINE_SUFFIX",
@@ -51,12 +54,16 @@ __all__ = [
     "state_name",
     "state_version",
     "unfinished_commit",
+    "unfinished_file",
 ]
 
 LOG = "_delta_log"
+LAST_CHECKPOINT = "_last_checkpoint"  # below the log: where opening a table starts
 HIDDEN = "_ebb"  # what is not part of the Delta table
 LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
+HEAD = "head"  # the head record, below the hidden one
+CHECKED = "checked"  # what the last checks found, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
@@ -101,6 +108,11 @@ def entry_version(name: str) -> int | None:
 def unfinished_commit(id: str) -> str:
     """Return the name under which a log entry is written before it gets its own."""
     return UNFINISHED_COMMITS.replace("*", id)
+
+
+def unfinished_file(name: str) -> str:
+    """Return a new name under which a file is written before it takes the place of another one."""
+    return f"{name}-{_id()}.tmp"
 
 
 def state_name(version: int) -> str:
