@@ -12,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
-from ebb.index.errors import UsageError
+from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.adopt import Adoption, adopt
 from ebb.maintenance.declare import Description, described
@@ -21,6 +21,7 @@ from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
+from ebb.maintenance.inspect.watch import Limits, watch
 from ebb.maintenance.retry import Cleared, clear, retry
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.changes import Changes
@@ -207,6 +209,7 @@ class OpenTable:
         label: str | None = None,
         add_column: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        evidence_retention: Duration | None = None,
         wait: Wait = None,
         dry_run: bool = False,
     ) -> Altered:
@@ -223,6 +226,7 @@ class OpenTable:
             label=label,
             add_column=add_column,
             inputs=inputs,
+            evidence_retention=evidence_retention,
             wait=read_seconds(wait),
             dry_run=dry_run,
         )
@@ -287,6 +291,22 @@ class OpenTable:
     def status(self) -> Status:
         """Return where the table stands: clock, size, cells, deletion bound, last update."""
         return status(self.table.snapshot(), self.warehouse.now())
+
+    def findings(self, limits: Limits | None = None) -> tuple[WarehouseError, ...]:
+        """Return what somebody has to look after now, or soon, as limits say; nobody raises them."""
+        return watch(self.status(), Limits() if limits is None else limits)
+
+    def evidence(self, since: Time | None = None, until: Time | None = None) -> Evidence:
+        """Return what proves what was deleted when, of the ticks that end after ``since`` and not after ``until``."""
+        from ebb.maintenance.inspect.proof import evidence
+
+        return evidence(self.table.snapshot(), self.warehouse.now(), since=self._time(since), until=self._time(until))
+
+    def verify_evidence(self, report: bytes) -> Verified:
+        """Compare a report, as JSON, with the evidence journal and the log; CorruptionError says where they differ."""
+        from ebb.maintenance.inspect.proof import agrees, read_report
+
+        return agrees(read_report(report), self.table.snapshot())
 
     def history(self, limit: int | None = None) -> tuple[Commit, ...]:
         """Return the commits, newest first."""

@@ -11,6 +11,8 @@ from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 
 __all__ = [
+    "CHECKED",
+    "EVIDENCE",
     "HIDDEN",
     "LANDING_APPLIED",
     "LANDING_LOCK",
@@ -34,6 +36,8 @@ __all__ = [
     "inside",
     "is_data_file",
     "is_inside",
+    "journal_lines",
+    "journal_segment",
     "new_data_file",
     "new_table_name",
     "numbered_batch",
@@ -56,6 +60,8 @@ HIDDEN = "_ebb"  # what is not part of the Delta table
 LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
+EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
+CHECKED = "checked"  # when the table was checked last, and what came of it; below the hidden folder
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -68,6 +74,7 @@ LANDING_LOCK = "_lock"
 _STATE = re.compile(r"state-([0-9]+)-[0-9a-f]+")
 _FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
 _ENTRY = re.compile(r"([0-9]{20})\.json")
+_SEGMENT = re.compile(r"([0-9]{12})-([0-9]{12})\.jsonl")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
 
@@ -131,6 +138,25 @@ def segment_checksum(name: str) -> str:
     '0123abcd'
     """
     return name.rsplit("-", 1)[-1]
+
+
+def journal_segment(first: int, last: int) -> str:
+    """Return the name of the segment of the evidence journal that holds these lines, counted from 0.
+
+    >>> journal_segment(0, 49)
+    '000000000000-000000000049.jsonl'
+    """
+    return f"{first:012}-{last:012}.jsonl"
+
+
+def journal_lines(name: str) -> tuple[int, int] | None:
+    """Return which lines a segment of the evidence journal holds; None if the name is something else's.
+
+    >>> journal_lines(journal_segment(50, 99)), journal_lines("notes.txt")
+    ((50, 99), None)
+    """
+    match = _SEGMENT.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def staging_folder(slot: int) -> str:
