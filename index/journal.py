@@ -167,8 +167,8 @@ def commit_facts(
     if metadata is not None:
         facts["table"] = str(metadata.get("id"))[:_LONGEST]
         properties = metadata.get("configuration")
-        declared = {name: (properties or {}).get(key) for name, key in _DECLARED.items()}
-        facts["declared"] = {name: int(text) for name, text in declared.items() if str(text).isdecimal()}
+        declared = {name: str((properties or {}).get(key)) for name, key in _DECLARED.items()}
+        facts["declared"] = {name: int(text) for name, text in declared.items() if text.isdecimal()}
     return {**facts, "entry": hash_of(data)}
 
 

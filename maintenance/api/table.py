@@ -135,6 +135,7 @@ class OpenTable:
         batch: BatchLike,
         *,
         at: Time | None = None,
+        yes: bool = False,
         inputs: Mapping[str, Any] | None = None,
         engine: str | None = None,
         wait: Wait = None,
@@ -144,7 +145,7 @@ class OpenTable:
         """Bring in the first records and set the clock; a batch, its engine and its rules are as in :meth:`update`."""
         found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
-        return load(self.table, found, context, at=self._time(at), inputs=inputs)
+        return load(self.table, found, context, at=self._time(at), yes=yes, inputs=inputs)
 
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.

@@ -9,164 +9,29 @@ never shorter than the true one. Pure.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Any
 
 from ebb.index.journal import Line, counting
-from ebb.index.timeline import TimeKind, Timeline
+from ebb.index.timeline import TimeKind
+from ebb.maintenance.inspect.deletions import (
+    EARLIEST,
+    LATEST,
+    ExpiredTick,
+    Findings,
+    Given,
+    Missing,
+    OtherCommit,
+    RemovedFiles,
+    Request,
+)
 from ebb.maintenance.values import age_text
 
-__all__ = [
-    "ExpiredTick", "Findings", "Given", "Missing", "OtherCommit", "RemovedFiles", "Request", "derive", "given_of", "needed", "shown_ms",
-]  # fmt: skip
+__all__ = ["derive", "needed", "shown_ms"]
 
 _REQUESTS = ("amend", "forget", "hold", "release")
-_EARLIEST, _LATEST = -(2**63), 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a report is made of beside the lines of the journal.  Times and durations as the time columns have them."""
-
-    name: str
-    table_id: str
-    kind: str  # of the time columns: timestamp, date or integer
-    origin: int
-    tick: int
-    span: int
-    strategy: str
-    bound: int  # the deletion bound when the lines begin
-    bound_now: int
-    reader_time: int
-    quarantine_time: int
-    clock: int | None
-    version: int
-    made_ms: int  # when the report was made, in milliseconds since 1970
-    first_slot: int | None  # of the period; null for all that there is
-    last_slot: int | None
-    is_cut: bool  # older lines of the journal were dropped after their retention
-    expired_files: int  # live files with expired records at the time
-    expired_since: int | None  # since when the oldest of these records has been due to go
-    expired_slots: tuple[tuple[int, int], ...]  # least and greatest expiration slot in each
-
-    @property
-    def line(self) -> Timeline:
-        """Return the table's timeline."""
-        return Timeline(kind=TimeKind(self.kind), origin=self.origin, tick=self.tick, span=self.span)
-
-    def covers(self, slot: int | None) -> bool:
-        """Whether a slot belongs to the period."""
-        first, last = self.period
-        return first == _EARLIEST if slot is None else first <= slot <= last
-
-    @property
-    def period(self) -> tuple[int, int]:
-        """Return the first and the last slot of the period."""
-        first = _EARLIEST if self.first_slot is None else self.first_slot
-        return first, _LATEST if self.last_slot is None else self.last_slot
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiredTick:
-    """A commit that moved the clock: what expired with it, and what became of the bytes."""
-
-    version: int
-    committed: str
-    slot: int
-    time: str
-    ticks: int
-    admitted: int
-    expired_on_arrival: int  # never stored
-    quarantined: int
-    expired: int  # records of the window
-    removed_by: tuple[int, ...]  # commits that removed files in which they may have been
-    erased_by: int | None  # the first commit before which all of these files were gone
-    erased: str | None  # when that was; null: not yet
-    delay: str | None  # at most this long after the expiry; until now if they are not erased; null: nothing expired
-    delay_seconds: float | None
-    kept: bool | None  # the deletion bound; null: the journal cannot tell
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemovedFiles:
-    """A commit that removed files, and when they were gone from the disk."""
-
-    version: int
-    op: str
-    committed: str
-    files: int
-    bytes: int
-    due: str | None  # since when the oldest expired record in them was due to go; null: nobody knows
-    held_expired: bool  # whether any had expired when they were removed; otherwise some may have by ``due``
-    erased_by: int | None
-    erased: str | None
-    delay: str | None
-    delay_seconds: float | None
-    kept: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A commit that changed what was promised about records, because somebody asked for it."""
-
-    version: int
-    op: str  # amend, forget, hold or release
-    committed: str
-    by: str | None  # who asked
-    case: str | None
-    records: int | None
-    asked: str | None  # a salted hash of what was asked; never keys or conditions
-    to: str | None  # an amendment: when the records expire now
-    erase_by: str | None  # a forget: when the bytes must be gone
-    erased_by: int | None
-    erased: str | None
-    kept: bool | None  # a forget: whether they were gone by then; null for others, and if it is not decided yet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherCommit:
-    """A commit of another tool."""
-
-    version: int
-    operation: str
-    committed: str
-    files_added: int
-    files_removed: int
-    adopted_by: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """What the journal cannot tell."""
-
-    what: str  # gap: the log had lost the entries; replaced: the log was taken back; dropped: their retention was over
-    first: int | None  # version
-    last: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What follows from the lines of a period."""
-
-    ticks: tuple[ExpiredTick, ...]
-    removals: tuple[RemovedFiles, ...]
-    requests: tuple[Request, ...]
-    foreign: tuple[OtherCommit, ...]
-    missing: tuple[Missing, ...]
-    expired: int  # records, in all ticks
-    erased_files: int
-    erased_bytes: int
-    waiting_files: int  # removed, and not erased yet
-    longest: str | None  # delay of all, those that still wait and those in live files among them
-    longest_seconds: float | None
-    longest_removed_by: int | None  # null: it is still in a live file
-    bound: str
-    bound_seconds: float | None
-    kept: bool  # the deletion bound, and every time of a forget, as far as the journal can tell
-    complete: bool  # the journal can tell about everything in the period
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +115,13 @@ class _Work:
             slot = slot if adoption is None else self.slots[adoption.version or 0]
         elif facts["op"] == "release" and since is not None:
             since = max(since, self.moment(line))  # until then they were to stay
-        low, high = facts.get("removed_slots", (_EARLIEST if since is not None else (slot or 0) + 1, _LATEST))
+        low, high = facts.get("removed_slots", (EARLIEST if since is not None else (slot or 0) + 1, LATEST))
         start = self._end(max(low, (slot or 0) + 1)) if since is None else since
         return _Removal(
             line=line,
             op=facts.get("op", facts.get("operation", "")),
             start=start,
-            slots=(low if is_known else _EARLIEST, high),
+            slots=(low if is_known else EARLIEST, high),
             held_expired=since is not None,
             is_known=is_known,
             eraser=self.eraser_of(line),
@@ -313,12 +178,12 @@ def derive(lines: Sequence[Line], given: Given) -> Findings:
 def _ticks(work: _Work) -> tuple[ExpiredTick, ...]:
     """Return what expired with each commit that moved the clock in the period."""
     given, time = work.given, work.time
-    erased_at = [_LATEST if r.eraser is None else r.eraser.version or 0 for r in work.removals]
+    erased_at = [LATEST if r.eraser is None else r.eraser.version or 0 for r in work.removals]
     least_after = list(accumulate(reversed([r.slots[0] for r in work.removals]), min))[::-1]
     found = []
     for line in work.commits:
         facts, slot = line.facts, line.facts.get("slot")
-        if facts.get("op") not in ("load", "update") or not given.covers(slot):
+        if slot is None or facts.get("op") not in ("load", "update") or not given.covers(slot):
             continue
         ticks, expired = facts.get("ticks", 1), facts.get("expired", 0)
         first = time.end_of(slot - ticks + 1)
@@ -453,8 +318,8 @@ def _missing(work: _Work) -> tuple[Missing, ...]:
         kind = next((kind for kind in ("gap", "replaced") if kind in line.facts), None)
         if kind is None:
             continue
-        before = next((n.facts["slot"] for n in reversed(work.lines[:place]) if "slot" in n.facts), _EARLIEST)
-        after = next((n.facts["slot"] for n in work.lines[place:] if "slot" in n.facts), _LATEST)
+        before = next((n.facts["slot"] for n in reversed(work.lines[:place]) if "slot" in n.facts), EARLIEST)
+        after = next((n.facts["slot"] for n in work.lines[place:] if "slot" in n.facts), LATEST)
         if after >= first and before < last:
             found.append(Missing(what=kind, first=line.facts[kind][0], last=line.facts[kind][1]))
     return tuple(found)
@@ -462,16 +327,15 @@ def _missing(work: _Work) -> tuple[Missing, ...]:
 
 def needed(lines: Sequence[Line], findings: Findings) -> tuple[int, int]:
     """Return which lines, from the first to before the last, the findings follow from."""
-    versions: set[int] = set()
-    for row in (*findings.ticks, *findings.removals, *findings.requests):
-        versions.update(v for v in (row.version, row.erased_by) if v is not None)
-    versions.update(version for tick in findings.ticks for version in tick.removed_by)
-    versions.update(v for row in findings.foreign for v in (row.version, row.adopted_by) if v is not None)
+    versions: set[int | None] = {version for tick in findings.ticks for version in tick.removed_by}
+    rows: list[ExpiredTick | RemovedFiles | Request] = [*findings.ticks, *findings.removals, *findings.requests]
+    versions.update(version for row in rows for version in (row.version, row.erased_by))
+    versions.update(version for other in findings.foreign for version in (other.version, other.adopted_by))
     spans = {(missing.what, missing.first) for missing in findings.missing}
     places = [
         place
         for place, line in enumerate(lines)
-        if line.version in versions
+        if (line.version is not None and line.version in versions)
         or any((kind, line.facts[kind][0]) in spans for kind in ("gap", "replaced") if kind in line.facts)
     ]
     if not places:
@@ -501,8 +365,3 @@ def _shown(work: _Work, eraser: Line) -> str:
 
 def _seconds(kind: TimeKind, duration: int) -> float | None:
     return kind.seconds(duration) if kind.has_wall_clock else None
-
-
-def given_of(value: Mapping[str, Any]) -> Given:
-    """Read back what a report was made of."""
-    return Given(**{**value, "expired_slots": tuple((low, high) for low, high in value["expired_slots"])})

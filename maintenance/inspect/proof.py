@@ -17,12 +17,24 @@ from typing import Any
 
 from ebb.index.errors import CorruptionError, InputError
 from ebb.index.journal import Line, check_chain, counting, hash_of, parsed_line
-from ebb.maintenance.inspect.evidence import Findings, Given, derive, given_of, needed, shown_ms
+from ebb.maintenance.inspect.deletions import Findings, Given, given_of
+from ebb.maintenance.inspect.evidence import derive, needed, shown_ms
 from ebb.maintenance.inspect.exposure import exposure
 from ebb.warehouse.table.journal import entry_hash, whole_journal
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["FORMAT", "MEASURED", "Chain", "Evidence", "Verified", "agrees", "evidence", "read_report", "verified"]
+__all__ = [
+    "FORMAT",
+    "MEASURED",
+    "Chain",
+    "Evidence",
+    "Verified",
+    "agrees",
+    "evidence",
+    "read_report",
+    "report_text",
+    "verified",
+]
 
 FORMAT = 1
 MEASURED = (
@@ -69,13 +81,13 @@ class Evidence:
             "chain": asdict(self.chain),
             "lines": [line.facts for line in self.lines],
         }
-        hashes = {name: hash_of(_text(part)) for name, part in parts.items()}
-        return {**parts, "hashes": {**hashes, "report": hash_of(_text(hashes))}}
+        hashes = {name: hash_of(report_text(part)) for name, part in parts.items()}
+        return {**parts, "hashes": {**hashes, "report": hash_of(report_text(hashes))}}
 
     @property
     def json(self) -> bytes:
         """Return the text of the report, the same to the byte whenever it is made of the same lines and facts."""
-        return _text(self.parts)
+        return report_text(self.parts)
 
     @property
     def hash(self) -> str:
@@ -99,8 +111,10 @@ class Verified:
     complete: bool
 
 
-def _text(value: Any) -> bytes:
-    return json.dumps(value, indent=1).encode() + b"\n"
+def report_text(value: Any) -> bytes:
+    """Return a report, or a part of one, in the one form that counts."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("\x7f", "\\u007f").encode() + b"\n"  # the one control character that JSON would leave
 
 
 def evidence(snapshot: Snapshot, now: datetime, *, since: int | None = None, until: int | None = None) -> Evidence:
@@ -193,14 +207,17 @@ def read_report(data: bytes) -> Evidence:
         raise _changed(where) from error
     if not isinstance(parts, dict) or set(parts) != {*_SECTIONS, "hashes"} or not isinstance(parts["hashes"], dict):
         raise _changed("it has not the parts of a report")
+    hashes = parts["hashes"]
+    for name in _SECTIONS:
+        if hashes.get(name) != hash_of(report_text(parts[name])):
+            raise _changed(f"its part {name!r} has not the hash that it had")
     if not isinstance(parts["about"], dict) or parts["about"].get("format") != FORMAT:
         msg = "it is a report of another format"
         raise InputError(msg, f"this Ebb knows format {FORMAT}")
-    hashes = parts["hashes"]
-    for name in _SECTIONS:
-        if hashes.get(name) != hash_of(_text(parts[name])):
-            raise _changed(f"its part {name!r} has not the hash that it had")
-    if hashes != {**{n: hashes[n] for n in _SECTIONS}, "report": hash_of(_text({n: hashes[n] for n in _SECTIONS}))}:
+    if hashes != {
+        **{n: hashes[n] for n in _SECTIONS},
+        "report": hash_of(report_text({n: hashes[n] for n in _SECTIONS})),
+    }:
         raise _changed("its hashes are not those of a report")
     try:
         given = given_of(parts["given"])
