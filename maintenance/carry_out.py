@@ -139,15 +139,16 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
 
 def keep_evidence(snapshot: Snapshot, now: datetime) -> None:
     """Write down in the evidence journal what the log says; drop what is older than the journal's own retention."""
-    spec, clock, kind = snapshot.spec, snapshot.ledger.clock or 0, snapshot.spec.timeline.kind
-    retention = spec.evidence_retention
+    spec, kind = snapshot.spec, snapshot.spec.timeline.kind
+    retention, clock = spec.evidence_retention, snapshot.ledger.clock
 
     def is_kept(line: Line) -> bool:
         if retention is None:
             return True
         if kind.has_wall_clock:
             return bool(line.facts["ms"] >= now.timestamp() * 1000 - kind.seconds(retention) * 1000)
-        return bool(line.facts.get("slot", clock) >= clock - retention // spec.timeline.tick)
+        slot = line.facts.get("slot")  # none is before the first, or of another tool
+        return clock is None or (slot is not None and slot >= clock - retention // spec.timeline.tick)
 
     table = snapshot.table
     with disk_errors("the evidence journal cannot be written", note="no log entry was removed"):

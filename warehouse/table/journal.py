@@ -20,7 +20,6 @@ from ebb.index.journal import ORIGIN, Line, check_chain, commit_facts, counting,
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import create, make_folder, names_in, read_file, remove_file
 from ebb.warehouse.store.paths import (
-    UNFINISHED_COMMITS,
     entry_name,
     entry_version,
     journal_lines,
@@ -114,6 +113,8 @@ def whole_journal(folder: Path, log: Path, newest: int) -> tuple[list[Line], int
                 break
     whole = [*lines, *fresh]
     end = max((place for place, line in enumerate(whole, 1) if line.version == newest), default=len(whole))
+    while end < len(whole) and "dropped" in whole[end].facts:
+        end += 1
     return whole[:end], first
 
 
@@ -129,9 +130,11 @@ def bring_up_to_date(folder: Path, log: Path, newest: int, *, is_kept: Callable[
     the writer's lock. When this returns, log entries up to ``newest`` may go.
     """
     make_folder(folder, exist_ok=True, parents=True)
-    for left in folder.glob(UNFINISHED_COMMITS):
-        remove_file(left)
     segments = _segments(folder)
+    counting_names = {segment.path.name for segment in segments}
+    for name in names_in(folder):
+        if name not in counting_names:  # a killed writer left it
+            remove_file(folder / name)
     tail = _tail(segments)
     fresh = list(_fresh(log, tail, newest, everything=lambda: _read_journal(folder)[0]))
     over = _over(segments[:-1], is_kept)
