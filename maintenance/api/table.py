@@ -12,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
-from ebb.index.errors import UsageError
+from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.adopt import Adoption, adopt
 from ebb.maintenance.declare import Description, described
@@ -21,6 +21,7 @@ from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
+from ebb.maintenance.inspect.watch import Limits, watch
 from ebb.maintenance.retry import Cleared, clear, retry
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ebb.maintenance.inspect.check import Checked
+    from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
     from ebb.maintenance.repair import Repaired
     from ebb.warehouse.parquet.sizes import ReadSizes
@@ -135,6 +137,7 @@ class OpenTable:
         batch: BatchLike,
         *,
         at: Time | None = None,
+        yes: bool = False,
         inputs: Mapping[str, Any] | None = None,
         engine: str | None = None,
         wait: Wait = None,
@@ -144,7 +147,7 @@ class OpenTable:
         """Bring in the first records and set the clock; a batch, its engine and its rules are as in :meth:`update`."""
         found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
-        return load(self.table, found, context, at=self._time(at), inputs=inputs)
+        return load(self.table, found, context, at=self._time(at), yes=yes, inputs=inputs)
 
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.
@@ -209,6 +212,7 @@ class OpenTable:
         label: str | None = None,
         add_column: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        evidence_retention: Duration | None = None,
         wait: Wait = None,
         dry_run: bool = False,
     ) -> Altered:
@@ -225,6 +229,7 @@ class OpenTable:
             label=label,
             add_column=add_column,
             inputs=inputs,
+            evidence_retention=evidence_retention,
             wait=read_seconds(wait),
             dry_run=dry_run,
         )
@@ -298,6 +303,22 @@ class OpenTable:
         from ebb.maintenance.inspect.check import check
 
         return check(self.table, self.warehouse.now(), deep=deep, progress=progress)
+
+    def findings(self, limits: Limits | None = None) -> tuple[WarehouseError, ...]:
+        """Return what somebody has to look after now, or soon, as limits say; nobody raises them."""
+        return watch(self.status(), Limits() if limits is None else limits)
+
+    def evidence(self, since: Time | None = None, until: Time | None = None) -> Evidence:
+        """Return what proves what was deleted when, of the ticks that end after ``since`` and not after ``until``."""
+        from ebb.maintenance.inspect.proof import evidence
+
+        return evidence(self.table.snapshot(), self.warehouse.now(), since=self._time(since), until=self._time(until))
+
+    def verify_evidence(self, report: bytes) -> Verified:
+        """Compare a report, as JSON, with the evidence journal and the log; CorruptionError says where they differ."""
+        from ebb.maintenance.inspect.proof import agrees, read_report
+
+        return agrees(read_report(report), self.table.snapshot())
 
     def history(self, limit: int | None = None) -> tuple[Commit, ...]:
         """Return the commits, newest first."""

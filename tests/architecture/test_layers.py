@@ -19,7 +19,7 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors", "stored"),
-        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints"),
+        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "journal"),
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory"),
         ("ranges", "ledger"),

@@ -24,6 +24,7 @@ from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
+    EVIDENCE,
     HIDDEN,
     LOCK,
     LOG,
@@ -91,6 +92,11 @@ class Table:
     def ranges(self) -> Path:
         """Return the folder of objects with key ranges."""
         return self.hidden / RANGES
+
+    @property
+    def evidence(self) -> Path:
+        """Return the folder of the evidence journal."""
+        return self.hidden / EVIDENCE
 
     @property
     def quarantine(self) -> Path:
