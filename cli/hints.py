@@ -31,6 +31,7 @@ STEPS = {
     "expire_all": "pass --yes if that is meant",
     "extra_computed": "leave it out, or pass --extra ignore",
     "from_start": "pass --since start, and to --resume a file that is not there yet",
+    "keys_or_where": "pass KEY..., --keys-from or --where",
     "landing": "run ebb alter {2} --landing FOLDER",
     "later": "pass a later --at, late records are admitted too",
     "list_tables": "run ebb status to see the tables",

@@ -44,6 +44,10 @@ _OPERATIONS = {
     "purge": "REORG",
     "erase": "VACUUM END",
     "adopt": "OPTIMIZE",
+    "forget": "DELETE",
+    "amend": "UPDATE",
+    "hold": "OPTIMIZE",
+    "release": "OPTIMIZE",
 }
 
 Action = dict[str, Any]
@@ -132,6 +136,7 @@ class LogEntry:
     bytes_added: int
     removed: tuple[str, ...]
     bytes_removed: int
+    removes: tuple[Mapping[str, Any], ...]  # the actions
     changes_table: bool  # whether it says how the table looks, and not only which files it has
 
     @property
@@ -163,6 +168,7 @@ class LogEntry:
         """Return what the actions of a commit tell."""
         info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
         adds: tuple[Mapping[str, Any], ...] = tuple(a["add"] for a in actions if "add" in a)
+        removes: tuple[Mapping[str, Any], ...] = tuple(a["remove"] for a in actions if "remove" in a)
         return LogEntry(
             version=version,
             timestamp_ms=info.get("timestamp", 0),
@@ -171,7 +177,8 @@ class LogEntry:
             adds=adds,
             added=tuple(unquote(add["path"]) for add in adds),
             bytes_added=sum(add["size"] for add in adds),
-            removed=tuple(unquote(a["remove"]["path"]) for a in actions if "remove" in a),
-            bytes_removed=sum(a["remove"].get("size") or 0 for a in actions if "remove" in a),
+            removed=tuple(unquote(remove["path"]) for remove in removes),
+            bytes_removed=sum(remove.get("size") or 0 for remove in removes),
+            removes=removes,
             changes_table=any("metaData" in a or "protocol" in a for a in actions),
         )

@@ -54,6 +54,7 @@ __all__ = ["Snapshot", "Table"]
 _READS = 4  # tries to open a table that a writer moves on
 _MOST_BEHIND = 64  # commits that are read one by one; if there are more, the table is opened anew
 _CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
+_DEADLINES = {"erase_by_ms", "erase_by_slot"}  # of what a commit and those before it have removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +283,7 @@ class Snapshot:
                 break
             slot = entry.ebb.get("slot", slot)  # another tool's commit counts as made with the one that followed it
             exposed.update(entry.ebb.get("exposed", {}))
-            if entry.removed:
+            if entry.removed or _DEADLINES & entry.ebb.keys():
                 recent.append(_removal(entry, slot, exposed.get(str(entry.version))))
         recent.reverse()
         object.__setattr__(self, "_removals", recent)  # a cache: what it says cannot change
@@ -306,7 +307,7 @@ class Snapshot:
         known = None if self.foreign else self._removals  # an adoption tells more about what others removed
         if known is not None:
             known = [removal for removal in known if removal.version > ledger.erased_version]
-            known += [_removal(entry, entry.ebb.get("slot"))] if gone else []
+            known += [_removal(entry, entry.ebb.get("slot"))] if gone or _DEADLINES & entry.ebb.keys() else []
         return replace(
             self,
             version=entry.version,
@@ -376,4 +377,5 @@ def _removal(entry: LogEntry, slot: int | None, exposed_since: int | None = None
         paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
         size_bytes=entry.bytes_removed,
         exposed_since=entry.ebb.get("exposed_since", exposed_since),
+        erase_by=entry.ebb.get("erase_by_ms", entry.ebb.get("erase_by_slot")),
     )
