@@ -34,6 +34,7 @@ STEPS = {
     "extra_computed": "leave it out, or pass --extra ignore",
     "from_start": "pass --since start, and to --resume a file that is not there yet",
     "keep_none": "nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick; pass --yes to keep none of it",
+    "keys_or_where": "pass KEY..., --keys-from or --where",
     "landing": "run ebb alter {2} --landing FOLDER",
     "later": "pass a later --at, late records are admitted too",
     "list_tables": "run ebb status to see the tables",

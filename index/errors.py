@@ -11,6 +11,7 @@
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── TooLateError              changes that are no longer all there
     │   ├── JumpError                 more than one tick ahead
+    │   ├── MassDeletionError         a condition that takes more than half of the live records away
     │   ├── OverDeletionError         a jump that would empty the table
     │   └── ExpiredBatchError         a batch of which no record would be kept
     ├── RetryError                    nothing is wrong: try again later
@@ -52,6 +53,7 @@ __all__ = [
     "JumpError",
     "LockedError",
     "LostHeadError",
+    "MassDeletionError",
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
@@ -183,6 +185,14 @@ class JumpError(InputError):
     template = "slot {0} is {1} ticks after the clock {2}"
     step = "catching up was not allowed"
     hint = "catch_up"
+
+
+class MassDeletionError(InputError):
+    """Arguments: what would be done to the records, how many, live records."""
+
+    template = "it would {0} {1} of {2} live records, more than half of them"
+    step = "so many were not allowed"
+    hint = "expire_all"
 
 
 class OverDeletionError(InputError):

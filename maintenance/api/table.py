@@ -15,6 +15,7 @@ from ebb.index.changes import After, AfterSlot, parse_since
 from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.adopt import Adoption, adopt
+from ebb.maintenance.api.records import RecordChanges
 from ebb.maintenance.declare import Description, described
 from ebb.maintenance.define import Altered, alter
 from ebb.maintenance.inspect.explain import Explanation, explain
@@ -53,7 +54,7 @@ __all__ = ["OpenTable"]
 _LOOK_SECONDS = 0.5  # between two looks at the log of a table that is followed
 
 
-class OpenTable:
+class OpenTable(RecordChanges):
     """One table of a warehouse.
 
     >>> import ebb, pyarrow, tempfile

@@ -47,6 +47,10 @@ _OPERATIONS = {
     "purge": "REORG",
     "erase": "VACUUM END",
     "adopt": "OPTIMIZE",
+    "forget": "DELETE",
+    "amend": "UPDATE",
+    "hold": "OPTIMIZE",
+    "release": "OPTIMIZE",
 }
 
 Action = dict[str, Any]
@@ -68,13 +72,17 @@ def _each(of: Callable[[object], object]) -> Callable[[object], object]:
 _COUNTS = (
     "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "expired", "live", "live_before",
     "repeated", "repeated_of", "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written",
-    "exposed_since", "erased_version", "erased_files", "erased_bytes",
+    "exposed_since", "erased_version", "erased_files", "erased_bytes", "records", "erase_by_ms", "erase_by_slot", "to_slot",
 )  # fmt: skip
 # What each thing that a commit says must be: anybody may have written the entry.
 _KINDS: dict[str, Callable[[object], object]] = {
     **dict.fromkeys(_COUNTS, number_or_none),
     "id": text,
     "op": text,
+    "case": text,
+    "by": text,
+    "asked": text,
+    "removed_slots": _all(number),
     "ledger": members,
     "reasons": _each(number),
     "exposed": _each(number_or_none),
@@ -173,6 +181,7 @@ class LogEntry:
     bytes_added: int
     removed: tuple[str, ...]
     bytes_removed: int
+    removes: tuple[Mapping[str, Any], ...]  # the actions
     changes_table: bool  # whether it says how the table looks, and not only which files it has
     hash: str = ""  # of its bytes, if they are known
     clock: int | None = None  # of its transaction
@@ -206,6 +215,7 @@ class LogEntry:
         """Return what the actions of a commit tell."""
         info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
         adds: tuple[Mapping[str, Any], ...] = tuple(a["add"] for a in actions if "add" in a)
+        removes: tuple[Mapping[str, Any], ...] = tuple(a["remove"] for a in actions if "remove" in a)
         return LogEntry(
             version=version,
             timestamp_ms=_moment(info.get("timestamp", 0)),
@@ -214,8 +224,9 @@ class LogEntry:
             adds=adds,
             added=tuple(unquote(text(add["path"])) for add in adds),
             bytes_added=sum(number(add["size"]) for add in adds),
-            removed=tuple(unquote(text(a["remove"]["path"])) for a in actions if "remove" in a),
-            bytes_removed=sum(number(a["remove"].get("size") or 0) for a in actions if "remove" in a),
+            removed=tuple(unquote(text(remove["path"])) for remove in removes),
+            bytes_removed=sum(number(remove.get("size") or 0) for remove in removes),
+            removes=removes,
             changes_table=any("metaData" in a or "protocol" in a for a in actions),
             hash=hash,
             clock=next((number(a["txn"]["version"]) for a in actions if a.get("txn", {}).get("appId") == APP), None),

@@ -49,7 +49,7 @@ from ebb.warehouse.table.foreign import (
 )
 from ebb.warehouse.table.head import head_of, read_head, vouched, write_head
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
-from ebb.warehouse.table.removals import removal_by, removals_in
+from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
 from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
 
@@ -312,7 +312,7 @@ class Snapshot:
         known = None if self.foreign else self._removals  # an adoption tells more about what others removed
         if known is not None:
             known = [removal for removal in known if removal.version > ledger.erased_version]
-            known += [removal_by(entry, entry.ebb.get("slot"))] if gone else []
+            known += [removal_by(entry, entry.ebb.get("slot"))] if is_removal(entry) else []
         return replace(
             self,
             version=entry.version,
