@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from ebb.cli.commands import check as sound
-from ebb.cli.commands import define, ingest, maintain, read
+from ebb.cli.commands import define, ingest, maintain, prove, read, records
 from ebb.cli.commands import inspect as see
 from ebb.cli.commands import shell as prompt
 from ebb.cli.hints import error_text
@@ -44,7 +44,8 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Define": (define.create, define.alter, define.drop),
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.changes, read.sql, prompt.shell, read.publish),
-    "See": (see.status, see.history, see.explain, see.quarantine, sound.check),
+    "See": (see.status, see.history, see.explain, see.quarantine, sound.check, prove.evidence, prove.metrics),
+    "Records": (records.forget,),
     "Maintain": (maintain.adopt, sound.repair, maintain.seal, maintain.purge, maintain.erase),
 }
 

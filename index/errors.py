@@ -11,7 +11,9 @@
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── TooLateError              changes that are no longer all there
     │   ├── JumpError                 more than one tick ahead
-    │   └── OverDeletionError         a jump that would empty the table
+    │   ├── MassDeletionError         a condition that takes more than half of the live records away
+    │   ├── OverDeletionError         a jump that would empty the table
+    │   └── ExpiredBatchError         a batch of which no record would be kept
     ├── RetryError                    nothing is wrong: try again later
     │   ├── LockedError
     │   ├── NotDueError
@@ -43,6 +45,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
     "InDoubtError",
@@ -50,6 +53,7 @@ __all__ = [
     "JumpError",
     "LockedError",
     "LostHeadError",
+    "MassDeletionError",
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
@@ -183,6 +187,14 @@ class JumpError(InputError):
     hint = "catch_up"
 
 
+class MassDeletionError(InputError):
+    """Arguments: what would be done to the records, how many, live records."""
+
+    template = "it would {0} {1} of {2} live records, more than half of them"
+    step = "so many were not allowed"
+    hint = "expire_all"
+
+
 class OverDeletionError(InputError):
     """Arguments: slot, ticks, live records."""
 
@@ -194,6 +206,20 @@ class OverDeletionError(InputError):
     def facts(self) -> str:
         """Return what was wrong; one record is not all records."""
         return super().facts.replace("all 1 live records", "the only live record")
+
+
+class ExpiredBatchError(InputError):
+    """Arguments: records, slot, its time, records that were refused besides."""
+
+    template = "all {0} records of the batch had expired by the end of its tick, {2} (slot {1})"
+    step = "nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick: keeping none of it was not allowed"
+    hint = "keep_none"
+
+    @property
+    def facts(self) -> str:
+        """Return what was wrong, and that others were refused."""
+        refused = int(self.args[3])
+        return super().facts + (f", and {refused} others were refused" if refused else "")
 
 
 class RetryError(WarehouseError):

@@ -14,6 +14,7 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import EngineError, WarehouseError
+from ebb.index.journal import Line
 from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
@@ -26,11 +27,12 @@ from ebb.warehouse.store.modes import fit_files
 from ebb.warehouse.store.paths import quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
 from ebb.warehouse.table.head import keep_from
+from ebb.warehouse.table.journal import bring_up_to_date
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
 from ebb.warehouse.table.states import remove_old_states
 
-__all__ = ["Done", "carry_out", "follow_up", "remove_uncommitted", "warned"]
+__all__ = ["Done", "carry_out", "follow_up", "keep_evidence", "remove_uncommitted", "warned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def carry_out(
             adds=adds,
             removes=plan.removes,
             change=replace(change, ranges_added=ranges.added, ranges_dropped=ranges.dropped),
-            report=report(adds),
+            report={**report(adds), **_slots_of(plan.removes)},
             data_change=data_change,
             now_ms=context.now_ms(),
             metadata=metadata,
@@ -84,6 +86,13 @@ def carry_out(
         remove_uncommitted(snapshot, folder)
         raise
     return Done(after, adds, tuple(follow_up(after, context.wall())))
+
+
+def _slots_of(removes: Sequence[CellFile]) -> Mapping[str, Any]:
+    """Return which expiration slots the records in removed files have: what the log knows no more once they are removed."""
+    if not removes:
+        return {}
+    return {"removed_slots": [min(file.min_exp for file in removes), max(file.max_exp for file in removes)]}
 
 
 def _check_cells(plan: Plan) -> None:
@@ -113,6 +122,7 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
 
     def checkpoint() -> None:
         if checkpoint_if_due(snapshot.table.folder, snapshot.version):
+            keep_evidence(snapshot, now)  # first: it is made of the entries that may go
             _clean_log(snapshot, now)
 
     def clean_states() -> None:
@@ -134,6 +144,24 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
 
     steps = (head, checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
     return [warning for step in steps for warning in warned(step)]
+
+
+def keep_evidence(snapshot: Snapshot, now: datetime) -> None:
+    """Write down in the evidence journal what the log says; drop what is older than the journal's own retention."""
+    spec, kind = snapshot.spec, snapshot.spec.timeline.kind
+    retention, clock = spec.evidence_retention, snapshot.ledger.clock
+
+    def is_kept(line: Line) -> bool:
+        if retention is None:
+            return True
+        if kind.has_wall_clock:
+            return bool(line.facts["ms"] >= now.timestamp() * 1000 - kind.seconds(retention) * 1000)
+        slot = line.facts.get("slot")  # none is before the first, or of another tool
+        return clock is None or (slot is not None and slot >= clock - retention // spec.timeline.tick)
+
+    table = snapshot.table
+    with disk_errors("the evidence journal cannot be written", note="no log entry was removed"):
+        bring_up_to_date(table.evidence, table.log, snapshot.version, is_kept=is_kept)
 
 
 def _clean_log(snapshot: Snapshot, now: datetime) -> None:

@@ -21,6 +21,7 @@ from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.landing_place import Kept
+from ebb.maintenance.records import Forgotten
 from ebb.maintenance.repair import Repaired
 from ebb.maintenance.retry import Cleared
 from ebb.maintenance.update import Report
@@ -51,6 +52,7 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
     "check": ("what was found, `is_sound`, and `findings`, a list; `path` is left out there, and `step` says what to do", (Checked, Finding)),
+    "forget": ("what was forgotten", (Forgotten,)),
     "adopt": ("the adoption", (Adoption,)),
     "repair": ("what was repaired and what was left, both lists of findings as of check", (Repaired,)),
     "seal": ("what was done", (Upkeep,)),

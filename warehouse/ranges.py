@@ -17,7 +17,7 @@ from ebb.index.directory import stop_order
 from ebb.index.errors import WarehouseError
 from ebb.index.ranges import FEW_FILES, Cohort, FileRange, dump_ranges, load_ranges, plan_ranges
 from ebb.warehouse.store.files import make_folder, names_in, read_file, remove_file, write_new
-from ebb.warehouse.store.paths import ranges_name
+from ebb.warehouse.store.paths import is_ranges, ranges_name
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["ChangedRanges", "changed_ranges", "read_ranges", "remove_other_ranges"]
@@ -33,6 +33,8 @@ class ChangedRanges:
 
 def read_ranges(table: Table, name: str) -> tuple[tuple[FileRange, ...], int]:
     """Return the key ranges in an object, none if it is gone or damaged, and how many bytes were read."""
+    if not is_ranges(name):  # a commit names it, and may name any file
+        return (), 0
     with suppress(OSError):
         data = read_file(f"{table.ranges}/{name}")
         return load_ranges(data) or (), len(data)

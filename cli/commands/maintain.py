@@ -113,7 +113,7 @@ def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = F
     """Delete from disk the removed files whose grace period is over.
 
     It frees files that updates, seals and purges have removed from the table already. It is no erasure request for
-    somebody's records: those go when they expire.
+    somebody's records: for that there is ebb forget.
     """
     table = state(ctx).open().table(name)
     with guarded(table):

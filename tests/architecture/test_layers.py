@@ -18,10 +18,10 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 # Inside a package, each of these imports itself and those before it; those in one place do not import each other.
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
-        ("errors",),
-        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints"),
+        ("errors", "stored"),
+        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "journal", "asked"),
         ("types", "policy", "cellfile", "contents"),
-        ("columns", "strategy", "directory"),
+        ("columns", "strategy", "directory", "places"),
         ("ranges", "ledger"),
         ("changes",),
         ("values", "cost", "conversion", "sample"),
@@ -45,6 +45,8 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("define", "stage", "upkeep"),
         ("update", "inspect"),
         ("landing", "adopt", "retry", "repair"),
+        ("copies",),
+        ("records",),
         ("schedule",),
         ("api",),
     ),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 
+from ebb.index.stored import members, number
 from ebb.warehouse.store.files import read_file, replace_file
 from ebb.warehouse.store.paths import CHECKED
 from ebb.warehouse.table.snapshot import Table
@@ -23,6 +25,16 @@ class LastCheck:
     damages: int  # findings
     warnings: int
 
+    @property
+    def time(self) -> datetime:
+        """Return when it was made."""
+        return datetime.fromtimestamp(self.checked_ms / 1000, tz=UTC)
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether nothing was found that has to be mended."""
+        return not self.damages
+
 
 def last_check(table: Table, *, deep: bool = False) -> LastCheck | None:
     """Return the last check of a table, or the last one that was ``deep``; None if there is none that anybody noted."""
@@ -39,6 +51,16 @@ def note_check(table: Table, made: LastCheck) -> None:
 
 
 def _noted(table: Table) -> dict[str, LastCheck]:
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        return {kind: LastCheck(**one) for kind, one in json.loads(read_file(f"{table.hidden}/{CHECKED}")).items()}
+    # With indulgence: whoever only wants to know when that was must not fail because of what else is said there.
+    with suppress(OSError, ValueError, TypeError, OverflowError, RecursionError):
+        notes = members(json.loads(read_file(f"{table.hidden}/{CHECKED}")))
+        return {kind: _restored(one) for kind, one in notes.items()}
     return {}
+
+
+def _restored(note: object) -> LastCheck:
+    made = LastCheck(**members(note))
+    for counted in (made.checked_ms, made.version, made.damages, made.warnings):
+        number(counted)
+    _ = made.time  # understood now or never
+    return made

@@ -241,12 +241,12 @@ def look_at_refused(table: Table, *, deep: bool) -> tuple[Counter[int], list[Cor
 
 def _looked_into(table: Table, look: Callable[[pq.ParquetFile], T]) -> Iterator[tuple[str, int, T]]:
     """Yield path, slot and what a look into it gives, of each file of the quarantine, oldest first."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     delta = _open(table)
     if delta is None:
         return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for path, slot, _ in sorted(_live(delta), key=lambda f: f[1]):
         try:
             with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:

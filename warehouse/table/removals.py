@@ -9,7 +9,9 @@ from ebb.index.ledger import Ledger
 from ebb.warehouse.store.paths import is_inside
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["removal_by", "removals_in"]
+__all__ = ["is_removal", "removal_by", "removals_in"]
+
+_DEADLINES = {"erase_by_ms", "erase_by_slot"}  # of what a commit and those before it have removed
 
 
 def removals_in(entries: Iterable[LogEntry], ledger: Ledger) -> list[Removal]:
@@ -22,9 +24,14 @@ def removals_in(entries: Iterable[LogEntry], ledger: Ledger) -> list[Removal]:
             break
         slot = entry.ebb.get("slot", slot)  # another tool's commit counts as made with the one that followed it
         exposed.update(entry.ebb.get("exposed", {}))
-        if entry.removed:
+        if is_removal(entry):
             recent.append(removal_by(entry, slot, exposed.get(str(entry.version))))
     return recent[::-1]
+
+
+def is_removal(entry: LogEntry) -> bool:
+    """Whether a commit removed files, or says when those of earlier ones must be gone."""
+    return bool(entry.removed or _DEADLINES & entry.ebb.keys())
 
 
 def removal_by(entry: LogEntry, slot: int | None, exposed_since: int | None = None) -> Removal:
@@ -36,4 +43,5 @@ def removal_by(entry: LogEntry, slot: int | None, exposed_since: int | None = No
         paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
         size_bytes=entry.bytes_removed,
         exposed_since=entry.ebb.get("exposed_since", exposed_since),
+        erase_by=entry.ebb.get("erase_by_ms", entry.ebb.get("erase_by_slot")),
     )

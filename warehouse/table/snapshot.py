@@ -24,6 +24,7 @@ from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
+    EVIDENCE,
     HIDDEN,
     LOCK,
     LOG,
@@ -48,9 +49,9 @@ from ebb.warehouse.table.foreign import (
 )
 from ebb.warehouse.table.head import head_of, read_head, vouched, write_head
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
-from ebb.warehouse.table.removals import removal_by, removals_in
+from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
-from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
+from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
 
@@ -91,6 +92,11 @@ class Table:
     def ranges(self) -> Path:
         """Return the folder of objects with key ranges."""
         return self.hidden / RANGES
+
+    @property
+    def evidence(self) -> Path:
+        """Return the folder of the evidence journal."""
+        return self.hidden / EVIDENCE
 
     @property
     def quarantine(self) -> Path:
@@ -291,10 +297,9 @@ class Snapshot:
 
     def after(self, entry: LogEntry) -> Snapshot:
         """Return the table after the next commit."""
-        stored = entry.ebb["ledger"]
-        state = State(*stored["state"]) if stored["state"] is not None else None
+        change, state = change_of(entry.ebb["ledger"], entry.version)
         if state == self.state:
-            ledger = self.ledger.advanced(Change.restored(stored))
+            ledger = self.ledger.advanced(change)
         else:
             ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
         return self._followed(entry, ledger, state)
@@ -307,7 +312,7 @@ class Snapshot:
         known = None if self.foreign else self._removals  # an adoption tells more about what others removed
         if known is not None:
             known = [removal for removal in known if removal.version > ledger.erased_version]
-            known += [removal_by(entry, entry.ebb.get("slot"))] if gone else []
+            known += [removal_by(entry, entry.ebb.get("slot"))] if is_removal(entry) else []
         return replace(
             self,
             version=entry.version,

@@ -23,6 +23,7 @@ from ebb.index.errors import (
     JumpError,
     LockedError,
     LostHeadError,
+    MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
@@ -71,6 +72,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         JumpError(43, 3, 40),
         "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
+    ),
+    (
+        MassDeletionError("forget", 7, 12),
+        "it would forget 7 of 12 live records, more than half of them; so many were not allowed",
     ),
     (
         OverDeletionError(43, 3, 12),
