@@ -196,7 +196,7 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
         )
     head = log.head.head
     newest = next((entry for entry in reversed(log.entries) if head and entry.version == head.version), None)
-    if head and newest and snapshot.unsettled is None and newest.clock != head.clock:
+    if head and newest and newest.ebb and snapshot.unsettled is None and newest.clock != head.clock:
         fact = f"says clock {head.clock}, and its commit {newest.clock}"
         yield _found("clock", f"{HIDDEN}/{HEAD}", fact, "restore the log from a backup")
     if snapshot.unsettled is None and not snapshot.foreign:
