@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ebb.index.errors import WarehouseError
 
-__all__ = ["LANDED_STEPS", "STEPS", "error_text"]
+__all__ = ["FINDING_STEPS", "LANDED_STEPS", "STEPS", "error_text", "finding_step"]
 
 STEPS = {
     "add_column": 'remove it, add it to the table with ebb alter {5} --add-column "{4}", or pass --extra ignore',
@@ -34,10 +34,12 @@ STEPS = {
     "extra_computed": "leave it out, or pass --extra ignore",
     "from_start": "pass --since start, and to --resume a file that is not there yet",
     "keep_none": "nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick; pass --yes to keep none of it",
+    "keys_or_where": "pass KEY..., --keys-from or --where",
     "landing": "run ebb alter {2} --landing FOLDER",
     "later": "pass a later --at, late records are admitted too",
     "list_tables": "run ebb status to see the tables",
     "locked": "pass --wait to wait longer",
+    "lost_head": "look at ebb history {0}; if its newest commit is the last one made, run ebb repair {0} --confirm-restore",
     "missing_column": 'add it, as {4}, or name the column that holds it with --rename "OLD={1}"',
     "no_clock": "pass --at, or run ebb load first",
     "no_tables": "it is empty: check --warehouse, or run ebb create first",
@@ -48,6 +50,7 @@ STEPS = {
     "rename": 'rename it, or pass --rename "{4}"',
     "rename_each": 'rename them; in a sample file with --rename "OLD=NEW" for each',
     "rename_new": 'pass --rename "{2}=NEW"',
+    "rolled_back": "restore the log from a backup, or run ebb adopt {0} --yes to go on without the commits that it lacks",
     "schema": "pass --schema instead of --like",
     "several_columns": 'rename columns with --rename "OLD=NEW", leave others out with --extra ignore, or add them to the table with ebb alter {4} --add-column "C TYPE"',
     "span": "pass --span {2} or more, or a shorter --lifetime or --expires",
@@ -70,6 +73,28 @@ LANDED_STEPS = {
     "rename": 'rename it, or run ebb alter {table} --rename "{4}"',
     "several_columns": 'repair the file, or run ebb alter {table} with --rename "OLD=NEW", --extra ignore or --add-column "C TYPE"',
 }
+
+
+# What to do about what a check finds, by its code.
+FINDING_STEPS = {
+    "bound": "run ebb update {0}; or ebb purge {0}, then ebb erase {0} after the grace period",
+    "checkpoint": "run ebb repair {0}",
+    "foreign-commit": STEPS["adopt"],
+    "head": STEPS["lost_head"],
+    "key-ranges": "run ebb repair {0}",
+    "rolled-back": STEPS["rolled_back"],
+    "side-file": "run ebb repair {0}",
+    "stray-file": "run ebb repair {0}",
+}
+
+
+def finding_step(code: str, step: str, table: str) -> str:
+    """Return what to do about a finding; ``step`` says it in words that fit everywhere.
+
+    >>> finding_step("side-file", "repair the table", "cars"), finding_step("cell", "restore it", "cars")
+    ('run ebb repair cars', 'restore it')
+    """
+    return FINDING_STEPS[code].format(table) if code in FINDING_STEPS else step
 
 
 def error_text(error: WarehouseError, landed_for: str | None = None) -> str:

@@ -21,10 +21,13 @@ from ebb.index.errors import (
     InputError,
     JumpError,
     LockedError,
+    LostHeadError,
+    MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -35,6 +38,7 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -57,12 +61,16 @@ __all__ = [
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
+    "LostHeadWarning",
+    "MassDeletionError",
     "NotDueError",
     "OpenTable",
     "OverDeletionError",
     "ProtocolError",
     "Report",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",

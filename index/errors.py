@@ -11,6 +11,7 @@
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── TooLateError              changes that are no longer all there
     │   ├── JumpError                 more than one tick ahead
+    │   ├── MassDeletionError         a condition that takes more than half of the live records away
     │   ├── OverDeletionError         a jump that would empty the table
     │   └── ExpiredBatchError         a batch of which no record would be kept
     ├── RetryError                    nothing is wrong: try again later
@@ -23,6 +24,8 @@
     │   ├── AdoptionError             what it did cannot be adopted
     │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
     ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
+    │   ├── RolledBackError           the log lacks commits that were made: restore it, or adopt it as it is
+    │   └── LostHeadError             nothing tells whether the log is whole: look, and confirm it
     └── EngineError                   Spark, Java or the disk failed
         └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
 
@@ -49,10 +52,13 @@ __all__ = [
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
+    "MassDeletionError",
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",
@@ -179,6 +185,14 @@ class JumpError(InputError):
     template = "slot {0} is {1} ticks after the clock {2}"
     step = "catching up was not allowed"
     hint = "catch_up"
+
+
+class MassDeletionError(InputError):
+    """Arguments: what would be done to the records, how many, live records."""
+
+    template = "it would {0} {1} of {2} live records, more than half of them"
+    step = "so many were not allowed"
+    hint = "expire_all"
 
 
 class OverDeletionError(InputError):
@@ -324,6 +338,22 @@ class CorruptionError(WarehouseError):
 
     template = "{0}: {1}"
     step = "{2}"
+
+
+class RolledBackError(CorruptionError):
+    """Arguments: table, version that the head record names, newest version of the log, what is wrong with the log."""
+
+    template = "the log of table {0} {3}, and version {1} was committed: it was rolled back, truncated or replaced"
+    step = "restore the log, or adopt the table as it is"
+    hint = "rolled_back"
+
+
+class LostHeadError(CorruptionError):
+    """Arguments: table, what is wrong with its head record."""
+
+    template = "the head record of table {0} {1}, so nothing tells whether its log is whole"
+    step = "look whether the newest commit is there, and confirm it"
+    hint = "lost_head"
 
 
 class EngineError(WarehouseError):

@@ -26,6 +26,7 @@ from ebb.warehouse.store.files import names_in, remove_all_but
 from ebb.warehouse.store.modes import fit_files
 from ebb.warehouse.store.paths import quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
+from ebb.warehouse.table.head import keep_from
 from ebb.warehouse.table.journal import bring_up_to_date
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
@@ -53,11 +54,13 @@ def carry_out(
     data_change: bool,
     report: Callable[[Sequence[CellFile]], Mapping[str, Any]],
     prepare: Callable[[], None] = lambda: None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Done:
     """Make one commit of a plan.
 
     ``clock``: what has expired at it is left out of what is rewritten. ``report``: what the commit says about itself,
-    given the files that it adds. ``prepare`` is called when everything but the commit is done.
+    given the files that it adds. ``prepare`` is called when everything but the commit is done. ``metadata``: what the
+    table says about itself from then on, if that changes.
     """
     folder, adds = "", plan.adds
     try:
@@ -77,6 +80,7 @@ def carry_out(
             report={**report(adds), **_slots_of(plan.removes)},
             data_change=data_change,
             now_ms=context.now_ms(),
+            metadata=metadata,
         )
     except BaseException:
         remove_uncommitted(snapshot, folder)
@@ -133,7 +137,12 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
         if refused.is_dir():
             fit_files(refused, names_in(refused))
 
-    steps = (checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
+    def head() -> None:
+        if snapshot.head is None or snapshot.head.version != snapshot.version:  # the commit could not write it
+            with disk_errors(f"the head record of table {snapshot.table.name} cannot be written"):
+                snapshot.with_head()
+
+    steps = (head, checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
     return [warning for step in steps for warning in warned(step)]
 
 
@@ -170,7 +179,12 @@ def _clean_log(snapshot: Snapshot, now: datetime) -> None:
         slot = entry.ebb.get("slot")
         return slot is not None and slot >= oldest_slot
 
-    clean_log(snapshot.table.log, needed_from=min(snapshot.state.version, waiting), is_kept=is_kept)
+    clean_log(
+        snapshot.table.log,
+        needed_from=min(snapshot.state.version, waiting),
+        is_kept=is_kept,
+        announce=lambda version: keep_from(snapshot.table.hidden, version),
+    )
 
 
 def warned(work: Callable[[], object]) -> list[str]:

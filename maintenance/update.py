@@ -37,6 +37,7 @@ from ebb.maintenance.upkeep import Erasure, Upkeep, commit_upkeep, erase, is_sea
 from ebb.warehouse.intake.batch import Batch, is_nothing, without_engine
 from ebb.warehouse.intake.quarantine import commit_refused
 from ebb.warehouse.intake.staged import Staged
+from ebb.warehouse.store.errors import memory_errors
 from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
@@ -95,7 +96,7 @@ def update(
     the same; without one nothing changes. ``yes``: also if no record is left, or none of the batch is kept. ``allow_repeats``: admit them again. ``inputs``: what is otherwise in this
     batch than in the table's rules.
     """
-    with table.lock(wait=context.wait) as lock:
+    with memory_errors("the update failed"), table.lock(wait=context.wait) as lock:
         started, phases = time.monotonic(), Phases()
         was_in_order = lock.is_in_order
         snapshot = table.snapshot()
@@ -160,7 +161,7 @@ def load(
     inputs: Mapping[str, Any] | None = None,
 ) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
-    with table.lock(wait=context.wait) as lock:
+    with memory_errors("the load failed"), table.lock(wait=context.wait) as lock:
         started, phases = time.monotonic(), Phases()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger

@@ -22,7 +22,7 @@ from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import ErasePlan, exposed_since, plan_erase
 from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from ebb.warehouse.intake.quarantine import expire_refused
-from ebb.warehouse.store.errors import disk_error
+from ebb.warehouse.store.errors import disk_error, memory_errors
 from ebb.warehouse.store.files import (
     folders_in,
     refuse_links,
@@ -98,6 +98,7 @@ class Erasure:
         }
 
 
+@memory_errors("the rewriting failed")
 def commit_upkeep(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
     """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done.
 

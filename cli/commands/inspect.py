@@ -131,7 +131,7 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
 
 
 def _aside(table: Status) -> dict[str, str]:
-    """Return what is in the quarantine and in the landing folder, as far as there is anything to look at."""
+    """Return what lies around the table, as far as there is anything to look at."""
     told: dict[str, str] = {}
     if table.quarantined != 0:
         count = "it cannot be read" if table.quarantined is None else render.counted(table.quarantined, "record")
@@ -141,7 +141,8 @@ def _aside(table: Status) -> dict[str, str]:
         told["landing"] = " and ".join(files)
     elif table.landing and table.landing_waiting is None:
         told["landing"] = "it cannot be looked into"
-    return told
+    head = f"it {table.head_problem}, and nothing is written; see ebb check {table.name}"
+    return told | ({"head record": head} if table.head_problem else {})
 
 
 def _behind(table: Status) -> str:
@@ -151,7 +152,6 @@ def _behind(table: Status) -> str:
 
 def _status_lines(table: Status, measure: str) -> list[str]:
     last = table.last_update
-    age = table.oldest_expired_age
     values = {
         "table": f"{table.name} in {table.folder}",
         "key, times": f"{', '.join(table.key)}; {table.inserted} → {table.expires}",
@@ -163,8 +163,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         "live": _live(table),
         "deletion": f"bound {table.deletion_bound}; "
         + (
-            f"oldest expired byte on disk for {age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
-            if age
+            f"oldest expired byte on disk for {table.oldest_expired_age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
+            if table.oldest_expired_age
             else "nothing expired on disk: kept"
         )
         + (
@@ -336,8 +336,8 @@ def quarantine(
         if json:
             render.json_object({**asdict(done), "dry_run": dry_run})
         else:
-            removed = "would be removed" if dry_run else "removed"
-            render.lines([f"{render.counted(done.cleared, 'record')} {removed} from the quarantine of {name}"])
+            count = render.counted(done.cleared, "record") + " would be" * dry_run
+            render.lines([f"{count} removed from the quarantine of {name}"])
         return
     refused = table.quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)

@@ -16,14 +16,15 @@ from ebb.index.cellfile import CellFile
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
+from ebb.index.head import lost
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure, missed_at, pace_of
 from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.landing_place import kept_files
 from ebb.maintenance.upkeep import erase_plan
 from ebb.maintenance.values import age_text
+from ebb.warehouse.check.last import last_check
 from ebb.warehouse.intake.quarantine import count_refused
-from ebb.warehouse.table.checked import last_check
 from ebb.warehouse.table.journal import Backlog, backlog
 from ebb.warehouse.table.snapshot import Snapshot
 
@@ -81,6 +82,7 @@ class Status(Description):
     checked: str | None  # when ebb check last looked at the table
     checked_seconds_ago: float | None
     check_failed: bool  # whether it found anything then
+    head_problem: str | None = None  # why nothing tells whether the log is whole
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -96,6 +98,8 @@ class Status(Description):
             found.append(refusal(self.name, self.foreign_commits))
         if self.not_writable is not None:
             found.append(WarehouseError(self.not_writable))
+        if self.head_problem is not None:
+            found.append(lost(self.name, self.head_problem))
         return tuple(found)
 
 
@@ -148,6 +152,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         checked=None if check is None else check.time.isoformat(timespec="seconds").replace("+00:00", "Z"),
         checked_seconds_ago=None if check is None else (now - check.time).total_seconds(),
         check_failed=check is not None and not check.is_fine,
+        head_problem=None if snapshot.unsettled is None else snapshot.unsettled.args[1],
     )
 
 
