@@ -13,8 +13,18 @@ from ebb.cli.main import app
 from ebb.index.inputs import InputRules
 from ebb.maintenance.adopt import Adoption
 from ebb.maintenance.declare import Description
+from ebb.maintenance.inspect.deletions import (
+    ExpiredTick,
+    Findings,
+    Given,
+    Missing,
+    OtherCommit,
+    RemovedFiles,
+    Request,
+)
 from ebb.maintenance.inspect.explain import Explanation
 from ebb.maintenance.inspect.history import Commit
+from ebb.maintenance.inspect.proof import Chain, Verified
 from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
@@ -29,7 +39,7 @@ __all__ = ["reference_text"]
 
 _EXIT_CODES = {
     0: "done. Also a repeat: the tick that was asked for is applied, now or before; `already_applied` and `repeated_of` tell which",
-    1: "refused or failed, with one line on why: bad input, a lock, a damaged table, a full disk; `ebb status --check` also for a broken bound; `ebb run` if any table or file failed",
+    1: "refused or failed, with one line on why: bad input, a lock, a damaged table, a full disk; `ebb status --check` also for a finding, `ebb evidence --check` for a broken promise; `ebb run` if any table or file failed",
     2: "wrong usage: an argument or option that cannot be accepted",
     3: "`ebb update` without `--at`: the batch had been applied before, and nothing changed",
     130: "ended by Ctrl-C; one line says what the table looks like",
@@ -49,6 +59,7 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
     "forget": ("what was forgotten", (Forgotten,)),
+    "evidence": ("the report: `about`, `given`, `findings`, `measured`, `chain`, `lines`, `hashes`; with `--verify`, what was verified", (Findings, ExpiredTick, RemovedFiles, Request, OtherCommit, Missing, Given, Chain, Verified)),
     "adopt": ("the adoption", (Adoption,)),
     "seal": ("what was done", (Upkeep,)),
     "purge": ("what was done", (Upkeep,)),
