@@ -81,6 +81,7 @@ FINDING_STEPS = {
     "checkpoint": "run ebb repair {0}",
     "foreign-commit": STEPS["adopt"],
     "head": STEPS["lost_head"],
+    "head-place": "run ebb repair {0}",
     "key-ranges": "run ebb repair {0}",
     "rolled-back": STEPS["rolled_back"],
     "side-file": "run ebb repair {0}",

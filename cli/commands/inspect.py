@@ -336,8 +336,8 @@ def quarantine(
         if json:
             render.json_object({**asdict(done), "dry_run": dry_run})
         else:
-            count = render.counted(done.cleared, "record") + " would be" * dry_run
-            render.lines([f"{count} removed from the quarantine of {name}"])
+            cleared = render.counted(done.cleared, "record") + " would be" * dry_run
+            render.lines([f"{cleared} removed from the quarantine of {name}"])
         return
     refused = table.quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebb.cli.interrupts import guarded
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, Yes, state
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
@@ -64,14 +64,22 @@ def _adopted(done: Adoption, *, dry_run: bool) -> str:
 
 
 def adopt(
-    ctx: typer.Context, name: Name, yes: Yes = False, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
-    master: Master = None, conf: Conf = None,
-) -> None:  # fmt: skip
+    ctx: typer.Context,
+    name: Name,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Accept also a log that lacks commits, or that nothing vouches for.")
+    ] = False,
+    wait: Wait = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
     """Accept what another tool did to a table, once it is checked and counted; until then nothing is written.
 
     Every live file must be there, and every record that another tool wrote must have its key, its times and the right
     slots and cell. Files that Ebb did not write are written again. What does not fit is refused: restore the table then.
-    With --yes also a log that lacks commits, or of which nothing tells whether it does: the clock does not go back.
+    A log that was rolled back is accepted with --yes: the clock does not go back, and followers start again.
     """
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):

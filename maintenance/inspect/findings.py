@@ -35,7 +35,7 @@ __all__ = [
 _BACKUP = "restore it from a backup"
 _LOG_BACKUP = "restore the log from a backup"
 _REPAIR = "repair the table"
-REPAIRABLE = frozenset({"side-file", "key-ranges", "stray-file", "checkpoint"})  # without a guess
+REPAIRABLE = frozenset({"side-file", "key-ranges", "stray-file", "checkpoint", "head-place"})  # without a guess
 _SAME_LIVE = {"create", "alter", "retire", "seal", "purge", "erase", "repair"}  # commits that change no count
 
 

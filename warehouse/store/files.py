@@ -39,6 +39,7 @@ __all__ = [
     "new_file",
     "open_text",
     "opened_file",
+    "overwrite",
     "read_at",
     "read_file",
     "refuse_links",
@@ -174,6 +175,15 @@ def create(path: Path, data: bytes, *, unfinished: Path) -> None:
         for _ in range(2):  # nobody would look for it: what fails once may not fail again
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
+
+
+def overwrite(path: Path, data: bytes, offset: int) -> None:
+    """Write over some bytes of a file where they are; who reads meanwhile, or after a crash, may see half of them."""
+    opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.pwrite(opened, data, offset)
+    finally:
+        os.close(opened)
 
 
 def replace_file(path: Path, data: bytes) -> None:

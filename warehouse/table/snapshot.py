@@ -381,12 +381,12 @@ class Snapshot:
         ``entry``: the log entry of this version, read if it is not given. ``is_confirmed``: somebody said that the log is
         whole as it is. What goes wrong comes as OSError or EngineError.
         """
-        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden).head or self.head
+        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden)
         if made is None:
             raise FileNotFoundError(entry_name(self.version))
-        oldest = self.table.oldest_version() if is_confirmed or known is None else known.oldest
-        head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
-        write_head(self.table.hidden, head)
+        before = None if is_confirmed else known.head or self.head
+        oldest = before.oldest if before else self.table.oldest_version()
+        head = write_head(self.table.hidden, head_of(made, self.metadata, self.ledger.clock, oldest=oldest), known)
         return replace(self, head=head, unsettled=None)
 
     def _wants_state(self, change: Change) -> bool:

@@ -277,6 +277,12 @@ def _no_head(c: Copy) -> str:
 
 def _bad_head(c: Copy) -> str:
     c.flip("_ebb/head", 60)
+    c.flip("_ebb/head", 572)
+    return "_ebb/head"
+
+
+def _bad_head_place(c: Copy) -> str:
+    c.flip("_ebb/head", 60)
     return "_ebb/head"
 
 
@@ -387,6 +393,7 @@ DAMAGES: dict[str, tuple[Seed, str, bool]] = {
     "an unreadable log entry": (_unreadable_entry, "log-entry", False),
     "a lost head record": (_no_head, "head", False),
     "a damaged head record": (_bad_head, "head", False),
+    "half a head record": (_bad_head_place, "head-place", False),
     "a missing file of the quarantine": (_no_refused, "quarantine", False),
     "a truncated file of the quarantine": (_short_refused, "quarantine", False),
     "a flipped byte in the quarantine": (_flipped_refused, "quarantine", True),

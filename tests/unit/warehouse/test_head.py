@@ -13,7 +13,7 @@ import pytest
 
 import ebb
 from ebb import OpenTable
-from ebb.index.head import Head
+from ebb.index.head import Head, places
 from ebb.warehouse.store.paths import entry_name
 from tests.builders import arrow_batch, integer_table, open_warehouse, scanned_ids
 from tests.faults import Interruption, armed, full_disk
@@ -33,7 +33,10 @@ def model(table: OpenTable) -> Model:
 
 
 def head(table: OpenTable) -> Head:
-    return Head.loads((table.table.hidden / "head").read_bytes())
+    found = places((table.table.hidden / "head").read_bytes())
+    assert found.head is not None
+    assert found.is_whole
+    return found.head
 
 
 def entry(table: OpenTable, version: int) -> Path:
@@ -236,7 +239,7 @@ def test_without_a_head_record_readers_warn_and_writers_refuse(
     table: OpenTable, model: Model, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     path = table.table.hidden / "head"
-    path.unlink() if how == "missing" else path.write_bytes(path.read_bytes()[:-9])
+    path.unlink() if how == "missing" else path.write_bytes(path.read_bytes().replace(b"EBB", b"EBC"))
 
     for work in WRITES.values():
         with pytest.raises(ebb.LostHeadError, match=f"the head record of table t is {how}"):
@@ -339,8 +342,31 @@ def test_a_folder_that_is_copied_back_as_a_whole_is_not_seen(tmp_path: Path, tab
         assert scanned_ids(fresh(table)) == ids(model)
 
 
-def test_the_head_record_is_one_line_that_says_what_it_is(table: OpenTable, model: Model) -> None:
-    magic, checksum, text = (table.table.hidden / "head").read_text(encoding="ascii").split(" ", 2)
+def test_the_head_record_is_two_lines_that_say_what_they_are(table: OpenTable, model: Model) -> None:
+    path = table.table.hidden / "head"
+    lines = path.read_text(encoding="ascii").splitlines()
 
-    assert (magic, len(checksum)) == ("EBBHEAD1", 8)
-    assert set(json.loads(text)) == {"table", "version", "commit", "entry", "clock", "oldest"}
+    assert path.stat().st_size == 1024
+    serials = []
+    for line in lines:
+        magic, checksum, text = line.split(" ", 2)
+        assert (magic, len(checksum)) == ("EBBHEAD1", 8)
+        assert set(json.loads(text)) == {"table", "version", "commit", "entry", "clock", "oldest", "serial"}
+        serials.append(json.loads(text)["serial"])
+    assert abs(serials[0] - serials[1]) == 1
+
+
+@pytest.mark.parametrize("place", [0, 512])
+def test_a_head_record_that_was_written_half_leaves_the_one_before(table: OpenTable, model: Model, place: int) -> None:
+    """Whichever of the two places it is, the other one vouches for the log; a check tells, and the next commit heals it."""
+    path = table.table.hidden / "head"
+    data = path.read_bytes()
+    path.write_bytes(data[:place] + data[place : place + 100] + b"?" * 412 + data[place + 512 :])
+
+    assert scanned_ids(fresh(table)) == ids(model)
+    assert [found.code for found in fresh(table).check().findings] == ["head-place"]
+    assert [found.code for found in fresh(table).repair().fixed] == ["head-place"]
+    assert fresh(table).check().is_sound
+    roll_back(table)
+    with pytest.raises(ebb.RolledBackError):
+        fresh(table).scan()
