@@ -84,6 +84,7 @@ class Erasure:
     files_waiting: int = 0  # removed from the table, and within the grace period of readers
     quarantine_files_erased: int = 0
     erased_version: int | None = None  # the last commit whose removed files are gone
+    erased_ms: int | None = None  # when they were, in milliseconds since 1970
 
     def entry(self) -> Mapping[str, Any]:
         """Return what the commit after it says about it: nothing if nothing that a commit removed was erased."""
@@ -93,6 +94,7 @@ class Erasure:
             "erased_version": self.erased_version,
             "erased_files": self.files_erased,
             "erased_bytes": self.bytes_erased,
+            **({} if self.erased_ms is None else {"erased_ms": self.erased_ms}),
         }
 
 
@@ -239,6 +241,7 @@ def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
     """Erase what may go and what was left behind, and record it in a commit of its own."""
     started = time.monotonic()
     done = erase(snapshot, now=context.now, dry_run=context.dry_run)
+    done = done if context.dry_run else replace(done, erased_ms=context.now_ms())
     if done.erased_version is not None and not context.dry_run:
         change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)
         seconds = round(time.monotonic() - started, 3)

@@ -42,11 +42,17 @@ def read_ranges(table: Table, name: str) -> tuple[tuple[FileRange, ...], int]:
 
 
 def changed_ranges(
-    snapshot: Snapshot, *, adds: Sequence[CellFile], removes: Sequence[CellFile], few: int = FEW_FILES
+    snapshot: Snapshot,
+    *,
+    adds: Sequence[CellFile],
+    removes: Sequence[CellFile],
+    lost: Collection[str] = (),
+    few: int = FEW_FILES,
 ) -> ChangedRanges:
-    """Write the objects that a commit needs, and return what changes."""
+    """Write the objects that a commit needs, and return what changes; ``lost``: the names of those that are damaged."""
     table, objects = snapshot.table, snapshot.ledger.ranges
     shrunk = {_cohort(file) for file in removes}
+    shrunk |= {(found.generation, found.cohort) for found in objects if found.name in lost}
     if snapshot.foreign:  # another tool may have removed any file
         shrunk |= {(found.generation, found.cohort) for found in objects}
     changed = shrunk | {_cohort(file) for file in adds}
@@ -61,6 +67,8 @@ def changed_ranges(
 
     @cache
     def files_of(found: RangesObject) -> list[str]:
+        if found.name in lost:
+            return []
         ranges, _ = read_ranges(table, found.name)
         known.update({one.path: one for one in ranges})
         return [one.path for one in ranges]

@@ -36,7 +36,16 @@ from ebb.warehouse.parquet.arrow import columns_of_arrow
 from ebb.warehouse.store.errors import disk_error, first_line
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["ArrowSource", "fields_of", "file_source", "portions", "reasons_at", "refused_source", "stream_source"]
+__all__ = [
+    "ArrowSource",
+    "fields_of",
+    "file_source",
+    "portions",
+    "reasons_at",
+    "received_again",
+    "refused_source",
+    "stream_source",
+]
 
 _STREAM = "the Arrow stream"
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
@@ -111,7 +120,7 @@ def refused_source(files: Sequence[RefusedFile], spec: TableSpec, sizes: IntakeS
 
     def read(_: Task, __: Counts) -> Iterator[pa.Table]:
         for number, file in enumerate(files):
-            yield _received_again(file.records, spec, number)
+            yield received_again(file.records, spec, number)
 
     return ArrowSource(read, spec, sizes, refused=files)
 
@@ -119,11 +128,12 @@ def refused_source(files: Sequence[RefusedFile], spec: TableSpec, sizes: IntakeS
 def reasons_at(records: Sequence[Refused], spec: TableSpec, slot: int) -> list[str | None]:
     """Return why refused records would be refused by an update now; None for those that would not be."""
     task = Task.of(spec, "", slot=slot, own_slots=False)
-    found: list[str | None] = task.judge(task.stamp(_received_again(records, spec)))[REASON].to_pylist()
+    found: list[str | None] = task.judge(task.stamp(received_again(records, spec)))[REASON].to_pylist()
     return found
 
 
-def _received_again(records: Sequence[Refused], spec: TableSpec, number: int = NO_FILE) -> pa.Table:
+def received_again(records: Sequence[Refused], spec: TableSpec, number: int = NO_FILE) -> pa.Table:
+    """Return refused records as they would be received now: what cannot be read is null."""
     columns = [column for column in spec.columns if column.name not in spec.input_schema.computed]
     rows = [fields_of(record.record, spec) or {} for record in records]
     found = {column.name: convert_values([row.get(column.name) for row in rows], column) for column in columns}

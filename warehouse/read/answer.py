@@ -22,7 +22,7 @@ from ebb.index.directory import Block, stop_order, stripes
 from ebb.index.keys import Wanted
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.typed import names, value
-from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.arrow import arrow_schema, conform, moment_of
 from ebb.warehouse.parquet.chunks import (
     OpenFiles,
     RowGroups,
@@ -44,7 +44,7 @@ from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Answer", "moment_of", "portions"]
+__all__ = ["Answer", "portions"]
 
 _FEW_KEYS = 64  # up to so many, a probe reads some pages of a row group
 _FEW_RUNS = 16  # up to so many runs of records in a row group, the pages that hold them are looked for
@@ -125,7 +125,7 @@ class Answer:
                 data = self.finder.open(file, keep=self.request.where is not None, cost=cost)
                 cost.files_read += 1
                 cost.groups += data.row_groups
-                for row_groups in portions(data, self._row_groups(data), self.finder.sizes):
+                for row_groups in portions(data, self.row_groups(data), self.finder.sizes):
                     cost.groups_read += len(row_groups)
                     yield file, data, row_groups
 
@@ -133,7 +133,7 @@ class Answer:
             if table.num_rows:
                 yield table
 
-    def _row_groups(self, data: DataFile) -> Iterator[int]:
+    def row_groups(self, data: DataFile) -> Iterator[int]:
         """Yield the row groups of a file that may match."""
         looked_at = sorted(names(self.request.where) & data.names)
         leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
@@ -292,11 +292,3 @@ def _ordered(literal: Any) -> Any:
     if isinstance(literal, date):
         return (literal - _EPOCH.date()).days * _DAY
     return literal.encode() if isinstance(literal, str) else literal
-
-
-def moment_of(moment: int, kind: pa.DataType) -> pa.Scalar:
-    """Return a moment as a value of a time column."""
-    if pa.types.is_integer(kind):
-        return pa.scalar(moment)
-    width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-    return pa.scalar(moment, width).cast(kind)

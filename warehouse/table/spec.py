@@ -39,6 +39,7 @@ ALTERABLE = {
     "ebb.label",
     "ebb.remember",
     "ebb.inputs",
+    "ebb.evidenceRetention",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _MARKS = ("_reason", "_column", "_raw", "_file", "_line", "_over", "_fault", "_h1", "_h2", "_f1", "_f2")
@@ -103,6 +104,7 @@ class TableSpec:
     inputs: InputRules = field(default_factory=InputRules)
     kind: Kind = Kind.STREAM
     features: Features = field(default_factory=Features)
+    evidence_retention: int | None = None  # how long the evidence of commits is kept, same unit; None: for ever
 
     @property
     def lag(self) -> int:
@@ -175,6 +177,7 @@ class TableSpec:
             "ebb.insertedAs": self.inserted_as or "",
             "ebb.expiresAs": self.expires_as or "",
             "ebb.inputs": self.inputs.dumps(),
+            "ebb.evidenceRetention": "" if self.evidence_retention is None else str(self.evidence_retention),
         }
 
     @staticmethod
@@ -241,6 +244,7 @@ class TableSpec:
             inputs=InputRules.loads(values.get("ebb.inputs", "")),
             kind=Kind(kind),
             features=features,
+            evidence_retention=int(values["ebb.evidenceRetention"]) if values.get("ebb.evidenceRetention") else None,
         )
         _ = spec.computed  # understood now or never
         return spec
