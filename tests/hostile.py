@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["VALUES", "peak_bytes", "spoil"]
+__all__ = ["VALUES", "hostile_keys", "peak_bytes", "quoted", "spoil"]
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400, 1.5, 1e308, float("nan"), float("inf"),
@@ -67,6 +67,26 @@ def _closed(value: Any) -> Any:
             return json.dumps(_closed(value[_INNER]))
         return {name: _closed(inner) for name, inner in value.items()}
     return [_closed(inner) for inner in value] if isinstance(value, list) else value
+
+
+_PARTS = (
+    "'", "''", '"', "\\", "\\'", "%", "_", "`", ";", "--", "/*", "*/", "$$", "$1", "?", ":a", "{}", "%s", "{0}", "\x00", "\n", "\r", "\t", "\x1b[2J",
+    "\x7f", "\u0085", "\u202e", "\ufeff", "\uffff", "\U0010ffff", "é", "e\u0301", "ß", "İ", "ﬀ", " ", "a", "A", "0", ",", "=", "(", ")", "[", "null", "NaN",
+    "' or '1'='1", "'; drop table t; --", "x' union select * from t --", "${java.version}", "$(id)", "=1+1", "../../etc/passwd", "\ud7ff", "\ue000",
+)  # fmt: skip
+
+
+def hostile_keys(dice: random.Random, count: int) -> list[str]:
+    """Return different texts that mean something to somebody on their way."""
+    found = {"", "'" * 9, "a" * 300, "\\" * 7}
+    while len(found) < count:
+        found.add("".join(dice.choice(_PARTS) for _ in range(dice.randrange(1, 8))))
+    return sorted(found)[:count]
+
+
+def quoted(text: str) -> str:
+    """Return a text as SQL and predicates write it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def peak_bytes() -> int:

@@ -14,9 +14,19 @@ from ebb.index.inputs import InputRules
 from ebb.maintenance.adopt import Adoption
 from ebb.maintenance.declare import Description
 from ebb.maintenance.inspect.check import Checked
+from ebb.maintenance.inspect.deletions import (
+    ExpiredTick,
+    Findings,
+    Given,
+    Missing,
+    OtherCommit,
+    RemovedFiles,
+    Request,
+)
 from ebb.maintenance.inspect.explain import Explanation
 from ebb.maintenance.inspect.findings import Finding
 from ebb.maintenance.inspect.history import Commit
+from ebb.maintenance.inspect.proof import Chain, Verified
 from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
@@ -32,7 +42,7 @@ __all__ = ["reference_text"]
 
 _EXIT_CODES = {
     0: "done. Also a repeat: the tick that was asked for is applied, now or before; `already_applied` and `repeated_of` tell which",
-    1: "refused or failed, with one line on why: bad input, a lock, a damaged table, a full disk; `ebb status --check` also for a broken bound; `ebb check` if it finds anything; `ebb run` if any table or file failed",
+    1: "refused or failed, with one line on why: bad input, a lock, a damaged table, a full disk; `ebb status --check` also for a finding, `ebb check` if it finds anything, `ebb evidence --check` for a broken promise; `ebb run` if any table or file failed",
     2: "wrong usage: an argument or option that cannot be accepted",
     3: "`ebb update` without `--at`: the batch had been applied before, and nothing changed",
     130: "ended by Ctrl-C; one line says what the table looks like",
@@ -53,6 +63,7 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
     "check": ("what was found, `is_sound`, and `findings`, a list; `path` is left out there, and `step` says what to do", (Checked, Finding)),
     "forget": ("what was forgotten", (Forgotten,)),
+    "evidence": ("the report: `about`, `given`, `findings`, `measured`, `chain`, `lines`, `hashes`; with `--verify`, what was verified", (Findings, ExpiredTick, RemovedFiles, Request, OtherCommit, Missing, Given, Chain, Verified)),
     "adopt": ("the adoption", (Adoption,)),
     "repair": ("what was repaired and what was left, both lists of findings as of check", (Repaired,)),
     "seal": ("what was done", (Upkeep,)),

@@ -17,6 +17,7 @@ from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
 from ebb.index.head import lost
+from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.exposure import exposure, missed_at, pace_of
 from ebb.maintenance.inspect.history import Commit, commits
@@ -149,9 +150,9 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         recent_quarantined=sum(commit.quarantined or 0 for commit in latest),
         evidence_behind=None if behind is None else behind.commits,
         evidence_lost=None if behind is None else behind.lost,
-        checked=None if check is None else check.time.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        checked_seconds_ago=None if check is None else (now - check.time).total_seconds(),
-        check_failed=check is not None and not check.is_fine,
+        checked=None if check is None else TimeKind.TIMESTAMP.show_time(check.checked_ms // 1000 * 1_000_000),
+        checked_seconds_ago=None if check is None else round(now.timestamp() - check.checked_ms / 1000, 3),
+        check_failed=check is not None and check.damages > 0,
         head_problem=None if snapshot.unsettled is None else snapshot.unsettled.args[1],
     )
 
