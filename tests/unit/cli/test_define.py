@@ -14,7 +14,7 @@ _DECLARATION = {
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
     "quarantine_time_seconds", "log_retention_seconds",
-    "group", "label", "remember", "remember_seconds", "inserted_as", "expires_as", "inputs",
+    "evidence_retention", "evidence_retention_seconds", "group", "label", "remember", "remember_seconds", "inserted_as", "expires_as", "inputs",
 }  # fmt: skip
 GROUP = grp.getgrgid(os.getegid()).gr_name
 

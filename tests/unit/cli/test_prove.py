@@ -7,6 +7,7 @@ import re
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -227,11 +228,11 @@ def test_a_bound_is_found_before_it_is_missed(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_each_finding_says_the_value_and_the_limit(
-    changes: dict[str, object], limits: dict[str, int], found: list[str], tmp_path: Path
+    changes: dict[str, Any], limits: dict[str, Any], found: list[str], tmp_path: Path
 ) -> None:
     table = integer_table(open_warehouse(tmp_path)).status()
 
-    told = watch(replace(table, **changes), Limits(**limits))  # type: ignore[arg-type] - fields and values of the table above
+    told = watch(replace(table, **changes), Limits(**limits))
 
     assert len(told) == len(found)
     assert all(str(error).startswith(text) for error, text in zip(told, found, strict=True)), told

@@ -16,6 +16,7 @@ from ebb.index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
     InDoubtError,
@@ -84,6 +85,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         OverDeletionError(43, 3, 1),
         "moving the clock 3 ticks to slot 43 would expire the only live record; expiring all of them was not allowed",
+    ),
+    (
+        ExpiredBatchError(20, 3, "12:00", 0),
+        "all 20 records of the batch had expired by the end of its tick, 12:00 (slot 3); nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick: keeping none of it was not allowed",
     ),
     (RetryError("later"), "later"),
     (
