@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ebb.cli.commands import define, ingest, maintain, read
+from ebb.cli.commands import backups, define, ingest, maintain, read
 from ebb.cli.commands import inspect as see
 from ebb.cli.commands import shell as prompt
 from ebb.cli.hints import error_text
@@ -43,7 +43,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.changes, read.sql, prompt.shell, read.publish),
     "See": (see.status, see.history, see.explain, see.quarantine),
-    "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase),
+    "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase, backups.backup, backups.restore),
 }
 
 

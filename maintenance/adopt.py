@@ -46,6 +46,7 @@ class Adoption:
     version: int
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
+    restored_version: int | None = None  # of the backup that the table was restored from, if that is what was confirmed
 
     def entry(self) -> Mapping[str, Any]:
         """Return what the commit says about itself."""
@@ -61,13 +62,24 @@ class Adoption:
 
 
 def adopt(table: Table, context: Context) -> Adoption:
-    """Make what other tools did since the last commit of Ebb part of the table, in one commit."""
+    """Make what other tools did since the last commit of Ebb part of the table, in one commit.
+
+    A table that was restored from a backup goes on in place of the original from then on.
+    """
     with table.lock(wait=context.wait, is_foreign_fine=True):
         started, phases = time.monotonic(), Phases()
         snapshot = table.snapshot()
         snapshot.check_features()
+        snapshot, restored_version = _confirmed(snapshot, context)
         clock, known = snapshot.ledger.clock, snapshot.ledger.live_records
-        nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
+        nothing = Adoption(
+            slot=clock,
+            live_before=known,
+            live=known,
+            version=snapshot.version,
+            dry_run=context.dry_run,
+            restored_version=restored_version,
+        )
         if not snapshot.foreign:
             return nothing
         context.progress("looking into the files")
@@ -107,6 +119,17 @@ def adopt(table: Table, context: Context) -> Adoption:
             report=said,
         )
         return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
+
+
+def _confirmed(snapshot: Snapshot, context: Context) -> tuple[Snapshot, int | None]:
+    """Confirm a table that was restored; returns it then, and the version of its backup if it had to be confirmed."""
+    copied = snapshot.spec.copied
+    if copied is None or copied.is_confirmed:
+        return snapshot, None
+    from ebb.maintenance.restore import confirm_restored
+
+    after = snapshot if context.dry_run else confirm_restored(snapshot, context.now_ms())
+    return after, copied.version
 
 
 def _planned(snapshot: Snapshot) -> tuple[Plan, Counter[int]]:

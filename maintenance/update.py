@@ -206,7 +206,8 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
     if context.dry_run:
         return Erasure(), []
     try:
-        return erase(snapshot, now=context.now, lock=lock), []
+        erased = erase(snapshot, now=context.now, lock=lock)
+        return erased, list(erased.warnings)
     except EngineError as error:
         return Erasure(), [str(error)]
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import WarehouseError
+from ebb.index.errors import RestoredError, WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
-from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
+from ebb.maintenance.inspect.age import age_text
+from ebb.maintenance.inspect.backups import BackupStatus, backups
 from ebb.maintenance.inspect.exposure import exposure
 from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.landing_place import kept_files
@@ -67,6 +68,13 @@ class Status(Description):
     landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
     landing_refused: int | None  # files that were set aside there
     not_writable: str | None  # why this Ebb can read the table and not write to it
+    backups: tuple[BackupStatus, ...]  # those that Ebb looks after
+    restored_version: int | None  # of the backup it was restored from, as long as nobody has said that it goes on
+
+    @property
+    def unconfirmed(self) -> RestoredError | None:
+        """Return what a writer is told if the table is a copy and nobody has said that it goes on."""
+        return None if self.restored_version is None else RestoredError(self.name, self.restored_version)
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -82,6 +90,9 @@ class Status(Description):
             found.append(refusal(self.name, self.foreign_commits))
         if self.not_writable is not None:
             found.append(WarehouseError(self.not_writable))
+        if copy := self.unconfirmed:
+            found.append(copy)
+        found += [backup.finding(self.name) for backup in self.backups if backup.overdue is not None]
         return tuple(found)
 
 
@@ -92,7 +103,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     files, live_records, uncounted = _counted(snapshot)
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
-    refused = spec.writer_refusal()
+    refused, copied = spec.writer_refusal(), spec.copied
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -107,7 +118,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         bytes=sum(f.size_bytes for f in snapshot.files),
         files_waiting_for_erase=erase_plan(snapshot, now).files_waiting,
         expired_files_on_disk=exposed.files,
-        oldest_expired_age=_age(line.kind, exposed.age) if exposed.files else None,
+        oldest_expired_age=age_text(line.kind, exposed.age) if exposed.files else None,
         oldest_expired_age_seconds=in_seconds(line.kind, exposed.age) if exposed.files else None,
         deletion_bound_kept=exposed.is_kept,
         filling_group=None if clock is None else spec.grid.groups.partition(clock + 1),
@@ -120,6 +131,8 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         landing_waiting=None if landed is None else landed.waiting + landed.taken,
         landing_refused=None if landed is None else landed.refused,
         not_writable=None if refused is None else str(refused),
+        backups=backups(snapshot, now),
+        restored_version=None if copied is None or copied.is_confirmed else copied.version,
     )
 
 
@@ -160,14 +173,3 @@ def _cells(files: Sequence[CellFile]) -> tuple[CellStatus, ...]:
         cells.setdefault(file.cell, Counter()).update(records=file.records, bytes=file.size_bytes, files=1)
     found = sorted(cells.items())
     return tuple(CellStatus(group=cell.group, cohort=cell.cohort, **counts) for cell, counts in found)
-
-
-def _age(kind: TimeKind, age: int) -> str:
-    """Return an age without fractions of a second, in at most two units."""
-    if kind is not TimeKind.TIMESTAMP:
-        return kind.show_duration(age)
-    seconds = age // 1_000_000
-    for size, unit, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size}{unit} {seconds % size // smaller}{rest}"
-    return f"{seconds}s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from pathlib import PurePosixPath
@@ -11,6 +12,7 @@ from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 
 __all__ = [
+    "BACKUPS",
     "HIDDEN",
     "LANDING_APPLIED",
     "LANDING_LOCK",
@@ -19,13 +21,18 @@ __all__ = [
     "LANDING_TAKEN",
     "LOCK",
     "LOG",
+    "MANIFEST",
+    "PLACE_LOCK",
     "QUARANTINE_SUFFIX",
     "RANGES",
     "REFUSED",
     "SIDE_SUFFIX",
     "STATES",
     "UNFINISHED_COMMITS",
+    "UNFINISHED_MANIFEST",
+    "backup_record",
     "cell_folder",
+    "copied_name",
     "doomed_folder",
     "dropped_name",
     "entry_name",
@@ -56,6 +63,10 @@ HIDDEN = "_ebb"  # what is not part of the Delta table
 LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
+BACKUPS = "backups"  # the folder of what a table remembers of its backups, below the hidden one
+MANIFEST = "manifest"  # in the folder of a backup
+UNFINISHED_MANIFEST = "manifest.tmp"
+PLACE_LOCK = "lock"  # there too
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -92,6 +103,20 @@ def entry_version(name: str) -> int | None:
     """
     match = _ENTRY.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def copied_name(table: str) -> str:
+    """Return the name of the folder that a table's files have in a backup; no table can have it.
+
+    >>> copied_name("flights")
+    'flights.backup'
+    """
+    return f"{table}.backup"
+
+
+def backup_record(place: str) -> str:
+    """Return the name of what a table remembers of the backup at a place."""
+    return hashlib.blake2b(place.encode(), digest_size=8).hexdigest()
 
 
 def unfinished_commit(id: str) -> str:

@@ -44,6 +44,7 @@ _OPERATIONS = {
     "purge": "REORG",
     "erase": "VACUUM END",
     "adopt": "OPTIMIZE",
+    "restore": "RESTORE",
 }
 
 Action = dict[str, Any]

@@ -15,13 +15,14 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import CorruptionError, UnknownTableError
+from ebb.index.errors import CorruptionError, RestoredError, UnknownTableError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
+    BACKUPS,
     HIDDEN,
     LOCK,
     LOG,
@@ -90,6 +91,11 @@ class Table:
         return self.hidden / RANGES
 
     @property
+    def backups(self) -> Path:
+        """Return the folder of what the table remembers of its backups."""
+        return self.hidden / BACKUPS
+
+    @property
     def quarantine(self) -> Path:
         """Return the folder of the quarantine; no table can have this name."""
         return self.root / f"{self.name}{QUARANTINE_SUFFIX}"
@@ -104,7 +110,8 @@ class Table:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds.
 
         Raises FeatureError if this Ebb does not know how to write to the table, and ForeignCommitError if another tool has
-        written to it, unless that is said to be fine: here, because nobody writes without the lock.
+        written to it or it is a copy that nobody has confirmed, unless that is said to be fine: here, because nobody
+        writes without the lock.
         """
         self._check_present()  # dropped meanwhile: no folder of its name may come back
         with ExitStack() as held:
@@ -261,10 +268,15 @@ class Snapshot:
             raise refused
 
     def check_own(self) -> None:
-        """Refuse to write to a table that another tool has written to, too: the ledger no longer counts what is there."""
+        """Refuse to write to a table that another tool has written to, too: the ledger no longer counts what is there.
+
+        And to a copy, as long as nobody has said that it goes on in place of the original: that one may be alive.
+        """
         self.check_features()
         if self.foreign:
             raise refusal(self.table.name, self.foreign)
+        if self.spec.copied is not None and not self.spec.copied.is_confirmed:
+            raise RestoredError(self.table.name, self.spec.copied.version)
 
     def warn_reader(self) -> None:
         """Warn a reader of a table that another tool has written to."""
@@ -327,12 +339,15 @@ class Snapshot:
         report: Mapping[str, Any],
         data_change: bool,
         now_ms: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Snapshot:
         """Commit files and what changes in the ledger against this very version; returns the table as it is then.
 
         Raises ConflictError if anybody has committed since: nothing is planned again here. See :func:`append`.
+        ``metadata``: what the table says about itself from then on.
         """
-        actions = [added(file, now_ms, data_change=data_change) for file in adds]
+        actions: list[Action] = [] if metadata is None else [{"metaData": dict(metadata)}]
+        actions += [added(file, now_ms, data_change=data_change) for file in adds]
         actions += [removed(file, now_ms, data_change=data_change) for file in removes]
         return self._append(actions, change, report, now_ms)
 

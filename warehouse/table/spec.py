@@ -18,6 +18,7 @@ from ebb.index.features import KNOWN, Features, Kind, names_in
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.inputs import InputRules, InputSchema
 from ebb.index.ledger import remembered_ticks
+from ebb.index.manifest import Copied
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
@@ -27,6 +28,7 @@ __all__ = [
 
 FORMAT_VERSION = 2
 VERSION_PROPERTY = "ebb.formatVersion"  # what every table of any Ebb has
+_COPIED_PROPERTY = "ebb.restored"  # what a restored table was made from, see ``index.manifest.Copied``
 # The properties that may change in the life of a table; all others are its layout.
 ALTERABLE = {
     "ebb.deletionBound",
@@ -101,6 +103,7 @@ class TableSpec:
     inputs: InputRules = field(default_factory=InputRules)
     kind: Kind = Kind.STREAM
     features: Features = field(default_factory=Features)
+    copied: Copied | None = None  # what it was restored from
 
     @property
     def lag(self) -> int:
@@ -173,6 +176,7 @@ class TableSpec:
             "ebb.insertedAs": self.inserted_as or "",
             "ebb.expiresAs": self.expires_as or "",
             "ebb.inputs": self.inputs.dumps(),
+            **({} if self.copied is None else {_COPIED_PROPERTY: self.copied.dumps()}),
         }
 
     @staticmethod
@@ -236,6 +240,7 @@ class TableSpec:
             inputs=InputRules.loads(values.get("ebb.inputs", "")),
             kind=Kind(kind),
             features=features,
+            copied=Copied.loads(values.get(_COPIED_PROPERTY, "")),
         )
         _ = spec.computed  # understood now or never
         return spec
