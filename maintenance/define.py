@@ -21,6 +21,7 @@ from ebb.maintenance.declare import (
     read_remember,
 )
 from ebb.maintenance.landing_place import Kept, check_landing, kept_files, read_landing
+from ebb.maintenance.places import remembered
 from ebb.maintenance.values import Duration, read_duration
 from ebb.warehouse.store.files import make_folder
 from ebb.warehouse.table.catalog import alter_table, create_table, drop_table, share_table
@@ -47,6 +48,7 @@ class Dropped:
     live_records: int | None
     files: int | None
     left_behind: Kept | None = None  # the files in its landing folder, which stay
+    backups: tuple[str, ...] = ()  # they stay too, and nothing is erased there any more
 
 
 def create(root: Path, declared: Declared, now: datetime) -> Table:
@@ -78,6 +80,7 @@ def _content(table: Table) -> Dropped:
         live_records=snapshot.ledger.live_records,
         files=len(snapshot.files),
         left_behind=_left_behind(snapshot.spec),
+        backups=tuple(kept.place for kept in remembered(table)),
     )
 
 
