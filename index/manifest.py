@@ -59,6 +59,7 @@ class Manifest:
     files: tuple[CellFile, ...]
     others: tuple[StoredFile, ...]
     refused: tuple[RefusedFile, ...] = ()
+    trimmed: int | None = None  # the clock at which expired records were last taken out of the backup
 
     def dumps(self) -> bytes:
         """Write it: a line of JSON, and a line with its hash."""

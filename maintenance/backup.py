@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import CorruptionError, EngineError, InputError, RetryError
+from ebb.index.errors import CorruptionError, EngineError, InputError, RetryError, WarehouseError
 from ebb.index.manifest import Kept, Manifest, RefusedFile, StoredFile, byte_hash
 from ebb.maintenance.context import Context
 from ebb.maintenance.places import Place, give_up, place_in, place_of, remember, trim
@@ -21,7 +21,7 @@ from ebb.maintenance.plan.backup import plan_backup
 from ebb.maintenance.values import counted
 from ebb.warehouse.intake.quarantine import refused_files
 from ebb.warehouse.parquet.intact import check_bytes
-from ebb.warehouse.store.errors import disk_errors
+from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
     copy_file,
     is_there,
@@ -64,7 +64,9 @@ class Backup:
 
 
 class _GoneError(Exception):
-    """A file of the version is no longer there."""
+    """A file of the version is no longer there.  Argument: the error that tells so."""
+
+    args: tuple[WarehouseError]
 
 
 @dataclass(slots=True)
@@ -119,8 +121,8 @@ class _Copying:
             raise self._gone(source, error) from error
         self.bytes_copied += file.size_bytes
 
-    def _gone(self, source: Path, error: OSError) -> Exception:
-        return error if is_there(source) else _GoneError(source.name)
+    def _gone(self, source: Path, error: FileNotFoundError) -> Exception:
+        return error if is_there(source) else _GoneError(read_error(error, "a file of the table", source))
 
     def other(self, source: Path, target: Path, hash: str | None) -> bytes:
         """Copy another file if what is there has another hash than the source; returns the bytes of the source.
@@ -131,6 +133,8 @@ class _Copying:
             data = read_file(str(source))
         except FileNotFoundError as error:
             raise self._gone(source, error) from error
+        except OSError as error:
+            raise read_error(error, "a file of the table", source) from error
         wanted = byte_hash(data)
         if hash == wanted and self._has(target, data if self.verify else len(data)):
             return data
@@ -245,9 +249,11 @@ def _copy_newest(copying: _Copying, snapshot: Snapshot, context: Context) -> tup
         remember(table, Kept.of(str(place.folder), copying.known, _wanted(snapshot)))
         try:
             return snapshot, _copied(copying, snapshot, context)
-        except _GoneError:
+        except _GoneError as error:
             context.progress("files were erased meanwhile: taking the newest version")
-            snapshot = table.snapshot()
+            before, snapshot = snapshot, table.snapshot()
+            if before.version == snapshot.version:  # nobody has erased it
+                raise error.args[0] from error
     facts = f"table {table.name} erased files of {_TRIES} versions, one after the other, while they were copied"
     raise RetryError(facts, "run it again: what was copied counts")
 

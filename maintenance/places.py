@@ -232,6 +232,7 @@ def trim(place: Place, manifest: Manifest, table: TableSpec, *, clock: int) -> M
             manifest,
             files=(*(file for file in manifest.files if file.path not in gone), *written),
             refused=tuple(file for file in manifest.refused if file not in plan.refused),
+            trimmed=clock,
         )
         place.write(trimmed)
         for below, paths in ((folder, gone), (place.table.quarantine, {file.path for file in plan.refused})):

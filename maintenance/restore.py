@@ -65,6 +65,7 @@ class Restoration:
     version: int  # of the backup
     slot: int | None  # the clock
     time: str | None  # of the slot
+    expired_through: int | None  # the last slot of which nothing came back, because it was over
     taken_ms: int
     records: int | None  # that came back; None if it was not tried
     expired: int | None  # that did not, because they have expired since
@@ -123,9 +124,11 @@ def _check_free(target: Table) -> None:
         raise InputError(what, "move it away, or restore under another name")
 
 
-def _expired(line: Timeline, clock: int | None, context: Context, at: Time | None) -> int:
+def _expired(line: Timeline, manifest: Manifest, context: Context, at: Time | None) -> int:
     """Return the last slot that is over: what expires in it or before does not come back."""
-    least = _BEFORE_ALL if clock is None else clock
+    # What was taken out of the backup after it was made had expired by then.
+    known = [clock for clock in (manifest.clock, manifest.trimmed) if clock is not None]
+    least = max(known, default=_BEFORE_ALL)
     now = line.kind.from_datetime(context.now) if line.kind.has_wall_clock else None
     if at is None:
         return least if now is None else max(least, line.clock_at(now))
@@ -133,15 +136,15 @@ def _expired(line: Timeline, clock: int | None, context: Context, at: Time | Non
     if now is not None and moment < now:
         msg = f"time {line.kind.show_time(moment)} is over: what has expired by now does not come back"
         raise UsageError(msg, "pass a later time, or none")
-    if clock is not None and line.clock_at(moment) < clock:
-        msg = f"time {line.kind.show_time(moment)} is before the clock of the backup, {line.show_slot(clock)}"
+    if line.clock_at(moment) < least:
+        msg = f"time {line.kind.show_time(moment)} is before {line.show_slot(least)}, and the backup holds nothing that had expired then"
         raise UsageError(msg, "pass a later time, or none")
     return line.clock_at(moment)
 
 
 def _restored(place: Place, manifest: Manifest, target: Table, context: Context, at: Time | None) -> Restoration:
     spec = spec_of(manifest, target.name)
-    expired = _expired(spec.timeline, manifest.clock, context, at)
+    expired = _expired(spec.timeline, manifest, context, at)
     plan = plan_restore(manifest, expired=expired, refused_until=spec.quarantined_until(expired))
     is_renamed = target.name != manifest.name
     told = Restoration(
@@ -150,6 +153,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
         version=manifest.version,
         slot=manifest.clock,
         time=None if manifest.clock is None else spec.timeline.show_slot(manifest.clock),
+        expired_through=None if expired == _BEFORE_ALL else expired,
         taken_ms=manifest.taken_ms,
         records=None,
         expired=None,

@@ -78,10 +78,11 @@ class History:
         again = open_warehouse(self.folder / f"again{self.restored}")
         clock = self.slots[-1]
         kept = self.table.status().backups[0]
-        over = clock + self.rng.randint(0, 2)
-        again.restore(self.folder / "b", "t", at=over, dry_run=True)
-        done = again.restore(self.folder / "b", "t", at=over)
-        copy = again.table("t")
+        at = self.rng.choice([None, clock, clock + 1, clock + 2])
+        would = again.restore(self.folder / "b", "t", at=at, dry_run=True)
+        done = again.restore(self.folder / "b", "t", at=at)
+        copy, over = again.table("t"), done.expired_through or 0
+        assert (would.expired_through, would.files) == (over, done.files)
         window = [record for record in self.backed_up if (record.expires or 0) > over]
         assert scanned_ids(copy) == sorted(record.id for record in window)
         assert (done.records, done.slot, copy.status().live_records) == (len(window), kept.slot, len(window))

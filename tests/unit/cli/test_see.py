@@ -25,7 +25,7 @@ _STATUS = {
     "next_cohort", "cells", "last_update", "foreign_commits", "uncounted_files", "group", "oldest_expired_age_seconds",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
     "quarantine_time_seconds", "log_retention_seconds", "remember_seconds",
-    "quarantined", "landing_waiting", "landing_refused",
+    "quarantined", "landing_waiting", "landing_refused", "backups", "restored_version",
 }  # fmt: skip
 
 
