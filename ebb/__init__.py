@@ -14,17 +14,21 @@ from ebb.index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
     InDoubtError,
     InputError,
     JumpError,
     LockedError,
+    LostHeadError,
+    MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
     RestoredError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -35,6 +39,7 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -49,6 +54,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
     "ForeignCommitWarning",
@@ -56,6 +62,9 @@ __all__ = [
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
+    "LostHeadWarning",
+    "MassDeletionError",
     "NotDueError",
     "OpenTable",
     "OverDeletionError",
@@ -63,6 +72,7 @@ __all__ = [
     "Report",
     "RestoredError",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",

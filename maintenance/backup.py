@@ -15,12 +15,11 @@ from pathlib import Path
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError, EngineError, InputError, RetryError, WarehouseError
 from ebb.index.manifest import Kept, Manifest, RefusedFile, StoredFile, byte_hash
+from ebb.maintenance.backup_place import Place, check_file, give_up, place_in, place_of, remember, trim
 from ebb.maintenance.context import Context
-from ebb.maintenance.places import Place, give_up, place_in, place_of, remember, trim
 from ebb.maintenance.plan.backup import plan_backup
 from ebb.maintenance.values import counted
 from ebb.warehouse.intake.quarantine import refused_files
-from ebb.warehouse.parquet.intact import check_bytes
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
     copy_file,
@@ -101,7 +100,7 @@ class _Copying:
             if size_of(folder / file.path) != file.size_bytes:
                 return False
             if look:
-                check_bytes(str(folder), file)
+                check_file(folder, file)
         except (OSError, CorruptionError):
             return False
         return True
@@ -112,9 +111,9 @@ class _Copying:
         try:
             make_folder(target.parent, exist_ok=True, parents=True)
             copy_file(source, target)
-            check_bytes(str(self.place.table.folder), file)
+            check_file(self.place.table.folder, file)
         except CorruptionError as error:
-            check_bytes(str(table.folder), file)  # the table's own may be what is damaged: then that is said
+            check_file(table.folder, file)  # the table's own may be what is damaged: then that is said
             what, step = f"a copy in {self.place} is not what was written there", "check its disk and run it again"
             raise EngineError(what, error.args[1], step) from error
         except FileNotFoundError as error:

@@ -13,7 +13,6 @@ says that it goes on in place of that one.
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,13 @@ from ebb.index.errors import CorruptionError, InputError, TableExistsError, Usag
 from ebb.index.ledger import Change
 from ebb.index.manifest import Copied, Manifest, byte_hash
 from ebb.index.timeline import Timeline
+from ebb.maintenance.backup_place import OTHER_BACKUP, Place, check_file, merged, place_in, spec_of
 from ebb.maintenance.carry_out import follow_up, warned
 from ebb.maintenance.context import Context
-from ebb.maintenance.places import OTHER_BACKUP, Place, merged, place_in, spec_of
 from ebb.maintenance.plan.backup import RestorePlan, plan_restore
 from ebb.maintenance.values import Time, counted, read_time
 from ebb.warehouse.intake.quarantine import restore_refused, was_left_by_restore
 from ebb.warehouse.parquet.datafile import DataFile
-from ebb.warehouse.parquet.intact import check_bytes
 from ebb.warehouse.ranges import changed_ranges
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
@@ -47,6 +45,8 @@ from ebb.warehouse.store.files import (
 from ebb.warehouse.store.paths import dropped_name, new_table_name, side_file
 from ebb.warehouse.table.catalog import remove_dropped, share_table
 from ebb.warehouse.table.commit import new_id
+from ebb.warehouse.table.head import head_of, write_head
+from ebb.warehouse.table.log import new_table_id
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name
 
@@ -178,7 +178,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
     work = _Work(place, manifest, plan, made, spec, expired, context)
     try:
         with disk_errors(f"table {target.name} cannot be restored", note="nothing was changed"):
-            make_folder(made.folder, parents=True)
+            make_folder(made.hidden, parents=True)
             work.bring_back()
             after, hidden = work.commit()
             warnings = work.finish(after)
@@ -215,7 +215,7 @@ def _check_whole(place: Place, manifest: Manifest, plan: RestorePlan) -> None:
     for refused in plan.refused:
         _read(place.table.quarantine, refused.path, refused.hash)
     for file in (*plan.copied, *plan.rewritten):
-        check_bytes(str(folder), file)
+        check_file(folder, file)
 
 
 def _read(folder: Path, path: str, hash: str) -> bytes:
@@ -260,7 +260,7 @@ class _Work:
                 copy_file(source / file.path, folder / file.path)
             except FileNotFoundError as error:
                 raise CorruptionError("a file of the backup is missing", source / file.path, OTHER_BACKUP) from error
-            check_bytes(str(folder), file)
+            check_file(folder, file)
 
     def _write(self, path: Path, data: bytes) -> None:
         make_folder(path.parent, exist_ok=True, parents=True)
@@ -304,6 +304,11 @@ class _Work:
         return after, sum(gone.values())
 
     def _opened(self) -> Snapshot:
+        """Open the log that came back; the manifest knows which one it is, and says so in place of a head record."""
+        manifest, newest = self.manifest, self.made.entry(self.manifest.version)
+        if newest is not None:
+            head = head_of(newest, manifest.metadata, manifest.clock, oldest=self.made.oldest_version())
+            write_head(self.made.hidden, head)
         snapshot = self.made.snapshot()
         found = (snapshot.version, snapshot.table_id, snapshot.ledger.clock)
         if found != (self.manifest.version, self.manifest.table_id, self.manifest.clock):
@@ -313,7 +318,7 @@ class _Work:
 
     def _metadata(self, snapshot: Snapshot) -> dict[str, Any]:
         configuration = {**snapshot.metadata["configuration"], **self.spec.properties()}
-        return {**snapshot.metadata, "id": str(uuid.uuid4()), "configuration": configuration}
+        return {**snapshot.metadata, "id": new_table_id(), "configuration": configuration}
 
     def _said(self, files: tuple[CellFile, ...], adds: tuple[CellFile, ...], expired: int) -> dict[str, Any]:
         return {

@@ -21,6 +21,7 @@ from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.landing_place import Kept
+from ebb.maintenance.records import Forgotten
 from ebb.maintenance.restore import Restoration
 from ebb.maintenance.retry import Cleared
 from ebb.maintenance.update import Report
@@ -50,6 +51,7 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "history": ("`name`, `oldest_version`, `log_retention`, `log_retention_seconds` and `commits`, a list; what a commit does not say is left out", (Commit,)),
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
+    "forget": ("what was forgotten", (Forgotten,)),
     "adopt": ("the adoption", (Adoption,)),
     "seal": ("what was done", (Upkeep,)),
     "purge": ("what was done", (Upkeep,)),

@@ -9,8 +9,8 @@ from pathlib import Path
 from ebb.index.errors import WarehouseError
 from ebb.index.manifest import Kept
 from ebb.index.timeline import TimeKind
-from ebb.maintenance.inspect.age import age_text
-from ebb.maintenance.places import Place, remembered
+from ebb.maintenance.backup_place import Place, remembered
+from ebb.maintenance.values import age_text
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["BackupStatus", "backups"]

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.timeline import Timeline
 
-__all__ = ["ErasePlan", "exposed_since", "plan_erase"]
+__all__ = ["ErasePlan", "exposed_since", "gone_later", "plan_erase"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,9 @@ def plan_erase(
     """Return which of the removed files, the oldest commit first, have waited for the grace period.
 
     A commit was made before those that follow it, whatever the clock on the wall showed then. Integers have no wall
-    clock: their files wait for as many ticks.
+    clock: their files wait for as many ticks. Files with a time by which they must be gone do not wait if it may be over
+    when somebody looks next, a tick later; then those that were removed before go too, because what must be gone may have
+    been in them.
     """
     if timeline.kind.has_wall_clock:
         waited_ms = timeline.kind.seconds(grace_period) * 1000
@@ -60,14 +62,28 @@ def plan_erase(
         stamps = [removal.committed_ms or math.inf for removal in removals]  # a commit need not say when it was made
         times = list(itertools.accumulate(reversed(stamps), min))[::-1]
         is_over = [now_ms - time >= waited_ms for time in times]
+        next_look = now_ms + timeline.kind.seconds(timeline.tick) * 1000
     else:
         ticks = -(-grace_period // timeline.tick)
         is_over = [
             clock is not None and (clock if removal.slot is None else removal.slot) + ticks <= clock
             for removal in removals
         ]
-    count = len(list(itertools.takewhile(bool, is_over)))
+        next_look = -math.inf if clock is None else clock + 1
+    by = [math.inf if removal.erase_by is None else removal.erase_by for removal in removals]
+    urgent = (place for place, time in enumerate(by, 1) if time <= next_look)
+    count = max(len(list(itertools.takewhile(bool, is_over))), max(urgent, default=0))
     return ErasePlan(erased=tuple(removals[:count]), waiting=tuple(removals[count:]))
+
+
+def gone_later(removals: Sequence[Removal], by: int) -> tuple[Removal, ...]:
+    """Return the removals, the oldest first, that no deadline up to a time makes go."""
+    covered, found = False, []
+    for removal in reversed(removals):
+        covered = covered or (removal.erase_by is not None and removal.erase_by <= by)
+        if not covered:
+            found.append(removal)
+    return tuple(reversed(found))
 
 
 def exposed_since(files: Iterable[CellFile], timeline: Timeline, *, clock: int) -> int | None:

@@ -20,7 +20,7 @@ from typing import IO, cast
 
 from ebb.index.errors import CorruptionError
 from ebb.warehouse.store.modes import make_folder, new_file
-from ebb.warehouse.store.paths import doomed_folder, side_file
+from ebb.warehouse.store.paths import doomed_folder, side_file, unfinished_file
 
 __all__ = [
     "absolute",
@@ -178,10 +178,11 @@ def create(path: Path, data: bytes, *, unfinished: Path) -> None:
                 unfinished.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, data: bytes, *, unfinished: Path) -> None:
-    """Give a file other bytes, all of them or none; it need not be there."""
+def replace_file(path: Path, data: bytes) -> None:
+    """Give a small file other content, in one step: whoever reads it sees all of the one or all of the other."""
+    unfinished = path.with_name(unfinished_file(path.name))
     try:
-        with open(new_file(unfinished, is_new=False), "wb") as opened:
+        with open(new_file(unfinished), "wb") as opened:
             opened.write(data)
         os.rename(unfinished, path)
     except BaseException:

@@ -22,11 +22,14 @@ from ebb.index.errors import (
     InputError,
     JumpError,
     LockedError,
+    LostHeadError,
+    MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
     RestoredError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -70,6 +73,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         JumpError(43, 3, 40),
         "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
+    ),
+    (
+        MassDeletionError("forget", 7, 12),
+        "it would forget 7 of 12 live records, more than half of them; so many were not allowed",
     ),
     (
         OverDeletionError(43, 3, 12),
@@ -138,6 +145,14 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         "table t needs reader 2 and writer 5 of Delta's protocol, and Ebb knows 1 and 2; take it back with the tool that raised it, or restore the table from a backup",
     ),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
+    (
+        RolledBackError("t", 7, 5, "ends at version 5"),
+        "the log of table t ends at version 5, and version 7 was committed: it was rolled back, truncated or replaced; restore the log, or adopt the table as it is",
+    ),
+    (
+        LostHeadError("t", "is missing"),
+        "the head record of table t is missing, so nothing tells whether its log is whole; look whether the newest commit is there, and confirm it",
+    ),
     (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
     (
         InDoubtError("t", "the disk is gone"),

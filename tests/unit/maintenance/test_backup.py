@@ -106,7 +106,7 @@ def test_a_dry_run_says_what_would_be_copied_and_changes_nothing(table: OpenTabl
 
     assert would.files_copied == would.files > 0
     assert not (tmp_path / "b").exists()
-    assert not table.table.backups.exists()
+    assert not (table.table.hidden / "backups").exists()
 
 
 def test_a_backup_is_one_version_while_another_process_updates(table: OpenTable, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def names_below(backups: Path) -> set[str]:
 
 
 def names_of_manifest(table: OpenTable, backups: Path) -> set[str]:
-    from ebb.maintenance.places import place_of
+    from ebb.maintenance.backup_place import place_of
 
     manifest = place_of(backups, table.table).manifest()
     assert manifest is not None
@@ -376,7 +376,12 @@ def test_a_backup_is_its_owners_alone(table: OpenTable, tmp_path: Path) -> None:
     finally:
         os.umask(umask)
 
-    for below in (tmp_path / "b/t", tmp_path / "again/t", tmp_path / "again/t.quarantine", table.table.backups):
+    for below in (
+        tmp_path / "b/t",
+        tmp_path / "again/t",
+        tmp_path / "again/t.quarantine",
+        table.table.hidden / "backups",
+    ):
         for path in (below, *below.rglob("*")):
             assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
@@ -466,7 +471,7 @@ def test_a_backup_looks_at_what_has_expired_while_it_was_made(tmp_path: Path) ->
 
 def test_what_a_table_remembers_of_its_backups_may_be_damaged(table: OpenTable, tmp_path: Path) -> None:
     table.backup(tmp_path / "b")
-    record: Any = next(table.table.backups.iterdir())
+    record: Any = next((table.table.hidden / "backups").iterdir())
     record.write_text("{")
 
     (warning,) = table.update(at=3).warnings

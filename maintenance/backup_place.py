@@ -46,25 +46,25 @@ from ebb.warehouse.store.files import (
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.modes import share
 from ebb.warehouse.store.paths import (
+    BACKUPS,
     HIDDEN,
     LOG,
     MANIFEST,
     PLACE_LOCK,
     QUARANTINE_SUFFIX,
     STATES,
-    UNFINISHED_MANIFEST,
     backup_record,
     copied_name,
     inside,
+    is_unfinished,
     rewrite_folder,
     side_file,
-    unfinished_commit,
 )
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
 
 __all__ = [
-    "OTHER_BACKUP", "Place", "Tended", "give_up", "merged", "place_in", "place_of", "remember", "remembered", "spec_of", "tend", "trim",
+    "OTHER_BACKUP", "Place", "Tended", "check_file", "give_up", "merged", "place_in", "place_of", "remember", "remembered", "spec_of", "tend", "trim",
 ]  # fmt: skip
 
 OTHER_BACKUP = "restore another backup"
@@ -111,8 +111,9 @@ class Place:
         """Refuse a folder that holds something else than a backup of this table."""
         with disk_errors(f"{self} cannot be looked into"):
             names = set(names_in(self.folder)) if self.folder.exists() else set()
+        names = {name for name in names if not is_unfinished(name)}
         copied = copied_name(self.name)
-        strange = sorted(names - {MANIFEST, UNFINISHED_MANIFEST, PLACE_LOCK, copied, copied + QUARANTINE_SUFFIX})
+        strange = sorted(names - {MANIFEST, PLACE_LOCK, copied, copied + QUARANTINE_SUFFIX})
         if names and PLACE_LOCK not in names:
             strange = strange or sorted(names)
         if strange:
@@ -143,7 +144,7 @@ class Place:
     def write(self, manifest: Manifest) -> None:
         """Make this what the backup holds."""
         with disk_errors(f"{self} cannot be written", note="the one before is whole"):
-            replace_file(self.folder / MANIFEST, manifest.dumps(), unfinished=self.folder / UNFINISHED_MANIFEST)
+            replace_file(self.folder / MANIFEST, manifest.dumps())
 
     def sweep(self, manifest: Manifest | None) -> int:
         """Remove what the manifest does not name; returns how many files went.  Requires the lock."""
@@ -188,6 +189,18 @@ def place_in(folder: str | Path, name: str) -> Place:
         msg = f"backup {place.folder} is a symbolic link"
         raise UsageError(msg, "name the folder that it leads to, or choose another one")
     return place
+
+
+def check_file(folder: Path, file: CellFile) -> None:
+    """Read every byte of a data file below a folder; CorruptionError if it is not the one that was written."""
+    from ebb.warehouse.check.records import check_bytes
+    from ebb.warehouse.parquet.datafile import DataFile
+    from ebb.warehouse.parquet.footer import damaged
+
+    found = DataFile.open(str(folder), file)
+    if not found.is_ours:
+        raise damaged(f"{file.path}: its name holds no hash, so nothing vouches for it")
+    check_bytes(found, file.size_bytes)
 
 
 def spec_of(manifest: Manifest, name: str) -> TableSpec:
@@ -243,25 +256,29 @@ def trim(place: Place, manifest: Manifest, table: TableSpec, *, clock: int) -> M
     return trimmed
 
 
+def _records(table: Table) -> Path:
+    return table.hidden / BACKUPS
+
+
 def remember(table: Table, kept: Kept) -> None:
     """Let a table remember one of its backups."""
     name = backup_record(kept.place)
     with disk_errors(f"table {table.name} cannot remember its backup {kept.place}"):
-        make_folder(table.backups, exist_ok=True, parents=True)
-        replace_file(table.backups / name, kept.dumps(), unfinished=table.backups / unfinished_commit(name))
+        make_folder(_records(table), exist_ok=True, parents=True)
+        replace_file(_records(table) / name, kept.dumps())
 
 
 def remembered(table: Table) -> list[Kept]:
     """Return the backups that a table remembers, by place."""
     try:
-        names = [name for name in names_in(table.backups) if not name.startswith("_")]  # one that is being written
-        kept = [Kept.loads(read_file(f"{table.backups}/{name}")) for name in names]
+        names = [name for name in names_in(_records(table)) if not is_unfinished(name)]
+        kept = [Kept.loads(read_file(f"{_records(table)}/{name}")) for name in names]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError) as error:
         what = f"what table {table.name} remembers of its backups"
         step = "remove this folder and back up again"
-        raise read_error(error, what, table.backups, damaged=step) from error
+        raise read_error(error, what, _records(table), damaged=step) from error
     return sorted(kept, key=lambda one: one.place)
 
 
@@ -269,7 +286,7 @@ def give_up(table: Table, place: Place) -> bool:
     """Look after a backup no more; what is there stays.  Returns whether the table remembered it."""
     is_known = str(place.folder) in {kept.place for kept in remembered(table)}
     with disk_errors(f"table {table.name} cannot forget its backup {place.folder}"):
-        remove_file(table.backups / backup_record(str(place.folder)))
+        remove_file(_records(table) / backup_record(str(place.folder)))
     return is_known
 
 
