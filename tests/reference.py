@@ -12,7 +12,9 @@ import typer.main
 from ebb.cli.main import app
 from ebb.index.inputs import InputRules
 from ebb.maintenance.adopt import Adoption
+from ebb.maintenance.backup import Backup
 from ebb.maintenance.declare import Description
+from ebb.maintenance.inspect.backups import BackupStatus
 from ebb.maintenance.inspect.check import Checked
 from ebb.maintenance.inspect.deletions import (
     ExpiredTick,
@@ -33,6 +35,7 @@ from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.landing_place import Kept
 from ebb.maintenance.records import Forgotten
 from ebb.maintenance.repair import Repaired
+from ebb.maintenance.restore import Restoration
 from ebb.maintenance.retry import Cleared
 from ebb.maintenance.update import Report
 from ebb.maintenance.upkeep import Erasure, Upkeep
@@ -52,12 +55,12 @@ _EXIT_CODES = {
 _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "create": ("the declaration, and `reason`, `dry_run`, `folder`", (Description,)),
     "alter": ("the declaration after the change, `left_behind`, which is null unless a landing folder with files is given up, and `dry_run`", (Description, Kept)),
-    "drop": ("`name`, `dropped`, `live_records`, `files`, and `left_behind`, the files in its landing folder, if there are any", (Kept,)),
+    "drop": ("`name`, `dropped`, `live_records`, `files`, `left_behind`, the files in its landing folder, if there are any, and `backups`, those that stay", (Kept,)),
     "load": ("the report", (Report,)),
     "update": ("the report", (Report,)),
     "run": ("`outcomes`, a list, and `failed`, once a round", (Outcome,)),
     "probe": ("with `--explain`: `keys`, how many were asked for, and the cost, with `log_seconds` and `read_seconds`", (Cost,)),
-    "status": ("with NAME the status; without, `warehouse` and `tables`, a list of them, where a broken table has `name` and `error`", (Status, CellStatus)),
+    "status": ("with NAME the status; without, `warehouse` and `tables`, a list of them, where a broken table has `name` and `error`", (Status, CellStatus, BackupStatus)),
     "history": ("`name`, `oldest_version`, `log_retention`, `log_retention_seconds` and `commits`, a list; what a commit does not say is left out", (Commit,)),
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
@@ -69,6 +72,8 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "seal": ("what was done", (Upkeep,)),
     "purge": ("what was done", (Upkeep,)),
     "erase": ("what was done", (Erasure,)),
+    "backup": ("what was copied; with `--stop-managing` `name`, `folder` and `was_managed`", (Backup,)),
+    "restore": ("what came back", (Restoration,)),
     "publish": ("`name`, `view`, `sql`, `dry_run`", ()),
 }  # fmt: skip
 

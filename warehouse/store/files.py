@@ -25,6 +25,7 @@ from ebb.warehouse.store.paths import doomed_folder, side_file, unfinished_file
 __all__ = [
     "absolute",
     "append_line",
+    "copy_file",
     "create",
     "files_below",
     "fill",
@@ -55,6 +56,7 @@ __all__ = [
     "write_new",
 ]
 
+_COPY_BYTES = 4 * 1024 * 1024  # at a time
 _MOST_PARTS = 512  # of one call to write: the operating system takes 1024
 
 
@@ -197,6 +199,13 @@ def replace_file(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file; what stands at its new place is replaced, and what was copied of it stays if this fails."""
+    read = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(read, "rb", buffering=0) as opened, open(new_file(target, is_new=False), "wb", buffering=0) as copy:
+        shutil.copyfileobj(opened, copy, _COPY_BYTES)
 
 
 def remove_file(path: str | Path) -> None:
