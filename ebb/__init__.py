@@ -15,6 +15,7 @@ from ebb.index.errors import (
     CorruptionError,
     EngineError,
     ErasedError,
+    ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
     InDoubtError,
@@ -22,10 +23,14 @@ from ebb.index.errors import (
     JumpError,
     LeaseEndedError,
     LockedError,
+    LostHeadError,
+    MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
+    RestoredError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -36,6 +41,7 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -51,6 +57,7 @@ __all__ = [
     "CorruptionError",
     "EngineError",
     "ErasedError",
+    "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
     "ForeignCommitWarning",
@@ -59,12 +66,17 @@ __all__ = [
     "JumpError",
     "LeaseEndedError",
     "LockedError",
+    "LostHeadError",
+    "LostHeadWarning",
+    "MassDeletionError",
     "NotDueError",
     "OpenTable",
     "OverDeletionError",
     "ProtocolError",
     "Report",
+    "RestoredError",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ebb.index.grid import Cell
 from ebb.index.timeline import Timeline
 
-__all__ = ["ANY_SLOT", "CellFile", "RangesObject", "Removal", "Rewrite"]
+__all__ = ["ANY_SLOT", "CellFile", "Chosen", "Places", "RangesObject", "Removal", "Rewrite"]
+_ROW_GROUP_BYTES = 1024 * 1024  # about what a row group has
+
+Places = Mapping[int, Any]  # some records of a file: of each row group, by number, their places in it, in order
 
 ANY_SLOT = (-(2**63), 2**63 - 1)  # the least and the greatest of a file that another tool added without statistics
 
@@ -39,6 +43,11 @@ class CellFile:
         return self.path.rsplit("/", 3)[0]
 
     @property
+    def part(self) -> str:
+        """Return the folder of the file below that of its commit; empty if there is none between it and the cell."""
+        return self.folder.partition("/")[2]
+
+    @property
     def has_slots(self) -> bool:
         """Whether the log has its slots."""
         return self.min_exp > ANY_SLOT[0]
@@ -64,16 +73,40 @@ class CellFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """Merge these files of one cell into one sorted run without the records expired at ``clock``."""
+    """Merge these files into one sorted run of one cell without the records expired at ``clock``."""
 
     cell: Cell
     inputs: tuple[CellFile, ...]
     clock: int
+    part: str = ""  # a folder below that of the commit: two runs of a cell must not share one
+    without: Mapping[str, Places] = field(default_factory=dict, compare=False)  # records by path that are left out
+    only: Mapping[str, Places] | None = field(default=None, compare=False)  # no others are taken
+    expires: tuple[str, int, int] | None = None  # when they expire from now on: the column, the time, the slot
 
     @property
     def size_bytes(self) -> int:
-        """Return how many bytes have to be read."""
-        return sum(file.size_bytes for file in self.inputs)
+        """Return about how many bytes have to be unpacked: what is copied as it is costs little."""
+        named = self.without if self.only is None else self.only
+        return sum(
+            min(file.size_bytes, len(named[file.path]) * _ROW_GROUP_BYTES) if file.path in named else file.size_bytes
+            for file in self.inputs
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Some records of one file."""
+
+    file: CellFile
+    places: Places = field(compare=False)
+    live: Mapping[int, int]  # of those that have not expired: expiration slot -> how many
+    expired: int = 0  # records that have, and are still in the file
+    first_inserted: int | None = None  # the earliest insertion time, if it was asked for
+
+    @property
+    def records(self) -> int:
+        """Return how many there are."""
+        return sum(self.live.values()) + self.expired
 
 
 class RangesObject(NamedTuple):
@@ -96,3 +129,6 @@ class Removal:
     size_bytes: int
     exposed_since: int | None  # since when the oldest expired record in them has been due to go; None: there is none
     due_from: int | None = None  # from when on their oldest record is due to go, later or since; None: not known
+    erase_by: int | None = (
+        None  # when their bytes must be gone, in ms since 1970, or as a slot where times are integers
+    )

@@ -1,7 +1,8 @@
 """Following a table: positions in its log, and what one commit means to whoever follows.  Pure.
 
 A position is a version: what comes after it is delivered. A load or an update is the one commit that moves the clock, in
-which records are admitted and expire; every other commit moves files around, and tells a follower nothing.
+which records are admitted and expire. An amendment changes when some expire, and forgetting removes some; every other
+commit moves files around, and tells a follower nothing.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import CellFile, Places
 from ebb.index.errors import UsageError
+from ebb.index.places import load_places
 from ebb.index.timeline import Timeline
 
 __all__ = [
-    "ADMITTED", "CHANGE", "CHANGE_COLUMNS", "EXPIRED", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Moved",
-    "Start", "moved", "parse_since", "token_text",
+    "ADMITTED", "AMENDED", "CHANGE", "CHANGE_COLUMNS", "EDITS", "EXPIRED", "FORGOTTEN", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Edited", "Moved",
+    "Start", "edited", "moved", "parse_since", "token_text",
 ]  # fmt: skip
 
 CHANGE, VERSION, SLOT = CHANGE_COLUMNS = ("_change", "_version", "_slot")  # before the user's columns
-ADMITTED, EXPIRED = "admitted", "expired"
+ADMITTED, EXPIRED, AMENDED, FORGOTTEN = "admitted", "expired", "amended", "forgotten"
+EDITS = ("amend", "forget")  # commits that change single records
 
 _VERSION = re.compile(r"[0-9]{1,18}")
 _SLOT = re.compile(r"slot:([+-]?[0-9]{1,18})")
@@ -133,4 +136,33 @@ def moved(
         # The survivors that rebuild writes again were inserted by the clock before.
         adding=tuple(file for file in added if before is None or file.max_ins > before),
         expiring=tuple(f for f in live if before is not None and f.min_exp <= slot and f.max_exp > before),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """A commit that changed single records, and where they are: as they are now, or as they were if they were forgotten."""
+
+    version: int
+    slot: int  # the clock then
+    change: str
+    records: int  # that had not expired, as the commit counts them
+    files: tuple[CellFile, ...]
+    places: Mapping[str, Places]  # of forgotten records; those that had expired are among them
+
+
+def edited(
+    version: int, said: Mapping[str, Any], added: Iterable[CellFile], removed: Iterable[CellFile]
+) -> Edited | None:
+    """Return which records a commit changed; None if it changed none that a follower knows."""
+    if said.get("op") not in EDITS or not said["records"]:
+        return None
+    if said["op"] == "amend":
+        files, places, change = tuple(file for file in added if file.part == AMENDED), {}, AMENDED
+    else:
+        left = tuple(removed)
+        places, change = load_places([file.path for file in left], said["places"]), FORGOTTEN
+        files = tuple(file for file in left if file.path in places)
+    return Edited(
+        version=version, slot=said["slot"], change=change, records=said["records"], files=files, places=places
     )

@@ -11,7 +11,9 @@
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── TooLateError              changes that are no longer all there
     │   ├── JumpError                 more than one tick ahead
-    │   └── OverDeletionError         a jump that would empty the table
+    │   ├── MassDeletionError         a condition that takes more than half of the live records away
+    │   ├── OverDeletionError         a jump that would empty the table
+    │   └── ExpiredBatchError         a batch of which no record would be kept
     ├── RetryError                    nothing is wrong: try again later
     │   ├── LockedError
     │   ├── NotDueError
@@ -23,7 +25,10 @@
     ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
     │   ├── AdoptionError             what it did cannot be adopted
     │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
+    ├── RestoredError                 the table is a copy from a backup, and nobody has said that it goes on: adopt it
     ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
+    │   ├── RolledBackError           the log lacks commits that were made: restore it, or adopt it as it is
+    │   └── LostHeadError             nothing tells whether the log is whole: look, and confirm it
     └── EngineError                   Spark, Java or the disk failed
         └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
 
@@ -44,6 +49,7 @@ __all__ = [
     "CorruptionError",
     "EngineError",
     "ErasedError",
+    "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
     "InDoubtError",
@@ -51,10 +57,14 @@ __all__ = [
     "JumpError",
     "LeaseEndedError",
     "LockedError",
+    "LostHeadError",
+    "MassDeletionError",
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
+    "RestoredError",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",
@@ -183,6 +193,14 @@ class JumpError(InputError):
     hint = "catch_up"
 
 
+class MassDeletionError(InputError):
+    """Arguments: what would be done to the records, how many, live records."""
+
+    template = "it would {0} {1} of {2} live records, more than half of them"
+    step = "so many were not allowed"
+    hint = "expire_all"
+
+
 class OverDeletionError(InputError):
     """Arguments: slot, ticks, live records."""
 
@@ -194,6 +212,20 @@ class OverDeletionError(InputError):
     def facts(self) -> str:
         """Return what was wrong; one record is not all records."""
         return super().facts.replace("all 1 live records", "the only live record")
+
+
+class ExpiredBatchError(InputError):
+    """Arguments: records, slot, its time, records that were refused besides."""
+
+    template = "all {0} records of the batch had expired by the end of its tick, {2} (slot {1})"
+    step = "nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick: keeping none of it was not allowed"
+    hint = "keep_none"
+
+    @property
+    def facts(self) -> str:
+        """Return what was wrong, and that others were refused."""
+        refused = int(self.args[3])
+        return super().facts + (f", and {refused} others were refused" if refused else "")
 
 
 class RetryError(WarehouseError):
@@ -321,11 +353,35 @@ class ProtocolError(ForeignCommitError):
         return self.template.format(*self.args[:3], f" ({features})" if features else "")
 
 
+class RestoredError(WarehouseError):
+    """Arguments: table, version of the backup."""
+
+    template = "table {0} was restored from a backup of version {1}, and nothing is written to it yet"
+    step = "adopt it if it goes on in place of the original, or drop it"
+    hint = "adopt_copy"
+
+
 class CorruptionError(WarehouseError):
     """Arguments: what was found, where, next step."""
 
     template = "{0}: {1}"
     step = "{2}"
+
+
+class RolledBackError(CorruptionError):
+    """Arguments: table, version that the head record names, newest version of the log, what is wrong with the log."""
+
+    template = "the log of table {0} {3}, and version {1} was committed: it was rolled back, truncated or replaced"
+    step = "restore the log, or adopt the table as it is"
+    hint = "rolled_back"
+
+
+class LostHeadError(CorruptionError):
+    """Arguments: table, what is wrong with its head record."""
+
+    template = "the head record of table {0} {1}, so nothing tells whether its log is whole"
+    step = "look whether the newest commit is there, and confirm it"
+    hint = "lost_head"
 
 
 class EngineError(WarehouseError):

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+
+from ebb.index.stored import members, number, number_or_none, text
 
 __all__ = ["Ended", "Lease"]
 
 _ID = re.compile("[0-9a-f]{12}")
-_MOST = 2**62  # of any number in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +53,15 @@ class Lease:
         >>> Lease.loads(lease.dumps(), lease.id) == lease, lease.is_over(2), lease.renewed(3).is_over(2)
         (True, True, False)
         """
-        value = json.loads(data)
-        names = {field.name for field in fields(Lease)}
-        if not isinstance(value, dict) or set(value) != names or value["id"] != id or not _ID.fullmatch(id):
+        value = members(json.loads(data))
+        if set(value) != {field.name for field in fields(Lease)} or value["id"] != id or not _ID.fullmatch(id):
             raise ValueError(id)
-        numbers = [value[name] for name in ("version", "pid", "since", "until")]
-        numbers += [] if value["clock"] is None else [value["clock"]]
-        texts = [value[name] for name in ("host", "user", "what", "process")]
-        if not all(map(_is_number, numbers)) or value["pid"] <= 0 or not all(isinstance(text, str) for text in texts):
+        for name in ("version", "pid", "since", "until"):
+            number(value[name])
+        for name in ("host", "user", "what", "process"):
+            text(value[name])
+        number_or_none(value["clock"])
+        if value["pid"] <= 0:  # which would mean several processes
             raise ValueError(id)
         return Lease(**value)
 
@@ -83,11 +84,5 @@ class Ended:
         >>> Ended.loads(Ended(7, "time is over").dumps())
         Ended(at=7, why='time is over')
         """
-        value = json.loads(data)
-        if not isinstance(value, dict) or not _is_number(value.get("at")) or not isinstance(value.get("why"), str):
-            raise ValueError(value)
-        return Ended(value["at"], value["why"])
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int and -_MOST < value < _MOST
+        value = members(json.loads(data))
+        return Ended(number(value.get("at")), text(value.get("why")))

@@ -6,6 +6,7 @@ are tables, nor around it. Paths are compared with their links followed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,18 @@ from ebb.index.errors import UsageError, WarehouseError
 from ebb.warehouse.store.paths import LANDING_APPLIED, LANDING_REFUSED, LANDING_TAKEN, QUARANTINE_SUFFIX
 from ebb.warehouse.table.catalog import list_tables
 
-__all__ = ["Kept", "check_landing", "check_place", "has_arrived", "kept_files", "read_landing"]
+__all__ = [
+    "Kept",
+    "check_landing",
+    "check_place",
+    "has_arrived",
+    "kept_files",
+    "read_landing",
+    "relation",
+    "strange_entries",
+]
+
+_SLOT = re.compile(r"-?[0-9]+(\.[0-9]+)?(\.part)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +64,16 @@ def kept_files(folder: str) -> Kept | None:
     return Kept(folder=folder, waiting=waiting, taken=taken, refused=refused, applied=applied)
 
 
+def strange_entries(folder: str) -> list[str]:
+    """Return what is in Ebb's folders of a landing folder and is not the files of a slot."""
+    found: list[str] = []
+    for place in (LANDING_TAKEN, LANDING_REFUSED, LANDING_APPLIED):
+        if Path(folder, place).is_dir():
+            paths = Path(folder, place).iterdir()
+            found += [f"{place}/{path.name}" for path in paths if not (path.is_dir() and _SLOT.fullmatch(path.name))]
+    return sorted(found)
+
+
 def read_landing(folder: str | None) -> str | None:
     """Return the place of a landing folder, absolute; None if there is none."""
     if not folder:
@@ -87,23 +109,23 @@ def check_place(folder: Path, root: Path, others: Mapping[str, Path | None], tab
 
     >>> check_place(Path("/in/b"), Path("/data"), {"a": Path("/in/a")}, "b")
     """
-    if how := _relation(folder, root):
+    if how := relation(folder, root):
         inside = folder.relative_to(root).parts[:1] if folder.is_relative_to(root) else ()
         owner = next((name for name in (table, *others) if inside in ((name,), (name + QUARANTINE_SUFFIX,))), None)
         of = f", in the folder of table {owner}" if owner else ""
         msg = f"landing folder {folder} {how} the warehouse {root}{of}"
         raise UsageError(msg, "choose a folder that is apart from the warehouse")
     for name, other in others.items():
-        if other is not None and (how := _relation(folder, other)):
+        if other is not None and (how := relation(folder, other)):
             place = "" if folder == other else f"{other}, "
             msg = f"landing folder {folder} {how} {place}the landing folder of table {name}"
             raise UsageError(msg, f"choose one for table {table} that is apart from it")
 
 
-def _relation(folder: Path, other: Path) -> str | None:
+def relation(folder: Path, other: Path) -> str | None:
     """Return how two folders share a place; None if they do not.
 
-    >>> _relation(Path("/a/b"), Path("/a")), _relation(Path("/a"), Path("/ab"))
+    >>> relation(Path("/a/b"), Path("/a")), relation(Path("/a"), Path("/ab"))
     ('is inside', None)
     """
     if folder == other:

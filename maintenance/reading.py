@@ -12,8 +12,9 @@ from ebb.index.values import parse_value
 from ebb.warehouse.read.changes import Changes
 from ebb.warehouse.read.request import Cost
 from ebb.warehouse.read.window import Window
+from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Changes", "Cost", "Wanted", "Window", "read_wanted"]
+__all__ = ["Changes", "Cost", "Wanted", "Window", "read_keys", "read_wanted"]
 
 
 def read_wanted(
@@ -29,6 +30,12 @@ def read_wanted(
     columns = [spec.column(name) for name in spec.key]
     start, stop, beginning = (None if text is None else _key(text, columns) for text in (low, high, prefix))
     return window.wanted([_key(text, columns) for text in keys], start, stop, beginning)
+
+
+def read_keys(spec: TableSpec, keys: Sequence[str]) -> list[tuple[object, ...]]:
+    """Return keys, or leading parts of some, from text."""
+    columns = [spec.column(name) for name in spec.key]
+    return [_key(text, columns) for text in keys]
 
 
 def _key(text: str, columns: Sequence[Column]) -> tuple[object, ...]:

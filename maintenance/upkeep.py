@@ -16,13 +16,14 @@ from typing import Any
 from ebb.index.cellfile import CellFile
 from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
+from ebb.maintenance.backup_place import Tended, tend
 from ebb.maintenance.carry_out import carry_out, follow_up
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import ErasePlan, exposed_since, plan_erase
 from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from ebb.warehouse.intake.quarantine import expire_refused
-from ebb.warehouse.store.errors import disk_error
+from ebb.warehouse.store.errors import disk_error, memory_errors
 from ebb.warehouse.store.files import (
     folders_in,
     refuse_links,
@@ -89,6 +90,9 @@ class Erasure:
     leases_ended: int = 0  # that would have kept files beyond the deletion bound
     quarantine_files_erased: int = 0
     erased_version: int | None = None  # the last commit whose removed files are gone
+    erased_ms: int | None = None  # when they were, in milliseconds since 1970
+    backup_files_erased: int = 0  # from backups, because records in them have expired
+    warnings: tuple[str, ...] = ()  # backups from which expired records could not be taken out
 
     def entry(self) -> Mapping[str, Any]:
         """Return what the commit after it says about it: nothing if nothing that a commit removed was erased."""
@@ -98,9 +102,11 @@ class Erasure:
             "erased_version": self.erased_version,
             "erased_files": self.files_erased,
             "erased_bytes": self.bytes_erased,
+            **({} if self.erased_ms is None else {"erased_ms": self.erased_ms}),
         }
 
 
+@memory_errors("the rewriting failed")
 def commit_upkeep(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
     """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done.
 
@@ -216,6 +222,7 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     if snapshot.ledger.clock is not None and not dry_run:
         through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
         refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
+    tended = Tended() if dry_run else tend(snapshot, now)
     return Erasure(
         erased_version=plan.through,
         files_erased=len(doomed) + sum(is_data_file(path) for path in strays),
@@ -224,6 +231,8 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
         files_leased=plan.files_leased,
         leases_ended=len(plan.ended),
         quarantine_files_erased=refused,
+        backup_files_erased=tended.files,
+        warnings=tended.warnings,
     )
 
 
@@ -254,6 +263,7 @@ def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
     """Erase what may go and what was left behind, and record it in a commit of its own."""
     started = time.monotonic()
     done = erase(snapshot, now=context.now, dry_run=context.dry_run)
+    done = done if context.dry_run else replace(done, erased_ms=context.now_ms())
     if done.erased_version is not None and not context.dry_run:
         change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)
         seconds = round(time.monotonic() - started, 3)

@@ -6,8 +6,8 @@ files or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ebb.index.timeline import Timeline
 
@@ -63,6 +63,18 @@ class Model:
         if self.clock is None:
             return []
         return [record for record in self.kept if self._slot(record) > self.clock]
+
+    def forget(self, is_chosen: Callable[[Record], bool]) -> list[Record]:
+        """Drop records, whether they have expired or not; return those that had not."""
+        gone = [record for record in self.window() if is_chosen(record)]
+        self.kept = [record for record in self.kept if not is_chosen(record)]
+        return gone
+
+    def amend(self, is_chosen: Callable[[Record], bool], expires: int) -> list[Record]:
+        """Let records that have not expired expire at another time; return those for which it is another one."""
+        left = {record.id for record in self.window() if is_chosen(record) and record.expires != expires}
+        self.kept = [replace(record, expires=expires) if record.id in left else record for record in self.kept]
+        return [record for record in self.kept if record.id in left]
 
     def _slot(self, record: Record) -> int:
         assert record.expires is not None

@@ -156,6 +156,9 @@ def alter(
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
     ] = None,
+    evidence_retention: Annotated[
+        str | None, typer.Option(metavar="D", help='How long the evidence of deletions is kept; "" for ever.')
+    ] = None,
     label: Label = None,
     remember: Remember = None,
     strict: Strict = None,
@@ -176,6 +179,7 @@ def alter(
         landing,
         group,
         add_column,
+        evidence_retention,
         label,
         remember,
         *inputs.values(),
@@ -186,7 +190,7 @@ def alter(
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
         landing=landing, group=group, add_column=add_column, label=label, remember=remember, inputs=inputs,
-        wait=wait, dry_run=dry_run,
+        evidence_retention=evidence_retention, wait=wait, dry_run=dry_run,
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:
@@ -249,10 +253,11 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     if not dry_run:
         warehouse.drop(name)
     if json:
-        left = {"left_behind": _object(content.left_behind)}
+        left = {"left_behind": _object(content.left_behind), "backups": list(content.backups)}
         render.json_object(
             {"name": name, "dropped": not dry_run, "live_records": content.live_records, "files": content.files} | left
         )
     else:
         done = f"{summary} {'would be' if dry_run else 'was'} deleted"
-        render.lines([done, *map(render.visible, _left_lines(content.left_behind, None))])
+        stay = [f"its backup {place} stays, and nothing is erased there any more" for place in content.backups]
+        render.lines([done, *map(render.visible, [*_left_lines(content.left_behind, None), *stay])])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -45,19 +45,24 @@ def _rewritten(done: Upkeep, *, dry_run: bool) -> str:
 def _erased(done: Erasure, *, dry_run: bool) -> str:
     erased = f"{render.counted(done.files_erased, 'file')} {'would be erased' if dry_run else 'erased'}"
     leased = f", {done.files_leased} kept for readers with a lease" if done.files_leased else ""
-    ended = (
-        f"; {render.counted(done.leases_ended, 'lease')} {'would be' if dry_run else 'was'} ended"
-        if done.leases_ended
-        else ""
-    )
-    return f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers{leased}{ended}"
+    text = f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers{leased}"
+    if done.leases_ended:
+        text += f"; {render.counted(done.leases_ended, 'lease')} {'would be' if dry_run else 'was'} ended"
+    from_backups = done.backup_files_erased
+    return f"{text}; {render.counted(from_backups, 'file')} erased from backups" if from_backups else text
 
 
 def _adopted(done: Adoption, *, dry_run: bool) -> str:
-    if not done.commits:
+    if not done.commits and done.restored_version is not None:
+        goes = "would go" if dry_run else "goes"
+        return f"it {goes} on in place of the table that version {done.restored_version} of the backup was made of"
+    if not done.commits and done.confirmed is None:
         return "nothing to adopt: every commit is Ebb's own"
     what = ", ".join(f"{commit.operation} in version {commit.version}" for commit in done.commits)
-    text = f"{render.counted(len(done.commits), 'commit')} {'would be adopted' if dry_run else 'adopted'} ({what})"
+    what = f"{render.counted(len(done.commits), 'commit')} {{}} ({what})" if done.commits else "the log {} as it is"
+    text = what.format("would be adopted" if dry_run else "adopted")
+    if done.lost_versions:
+        text += f", {render.counted(done.lost_versions, 'lost commit')} given up"
     text += f"; live {done.live_before:,} → {render.counted(done.live, 'record')}"
     became = (
         f"{render.counted(done.files_removed, 'file')} {'would become' if dry_run else 'became'} {done.files_added}"
@@ -67,17 +72,26 @@ def _adopted(done: Adoption, *, dry_run: bool) -> str:
 
 
 def adopt(
-    ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
-    master: Master = None, conf: Conf = None,
-) -> None:  # fmt: skip
-    """Accept what another tool did to a table, once it is checked and counted; until then nothing is written.
+    ctx: typer.Context,
+    name: Name,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Accept also a log that lacks commits, or that nothing vouches for.")
+    ] = False,
+    wait: Wait = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Accept what another tool did to a table, or that a restored one goes on; until then nothing is written.
 
     Every live file must be there, and every record that another tool wrote must have its key, its times and the right
     slots and cell. Files that Ebb did not write are written again. What does not fit is refused: restore the table then.
+    A log that was rolled back is accepted with --yes: the clock does not go back, and followers start again.
     """
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        done = table.adopt(wait=wait, dry_run=dry_run, progress=render.progress)
+        done = table.adopt(yes=yes, wait=wait, dry_run=dry_run, progress=render.progress)
     _show(name, done, _adopted(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)
 
 
@@ -106,10 +120,10 @@ def purge(
 def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False) -> None:
     """Delete from disk the removed files whose grace period is over and that no reader has a lease on.
 
-    A lease that would keep files beyond the deletion bound is ended. It frees files that updates, seals and purges have removed from the table already. It is no erasure request for
-    somebody's records: those go when they expire.
+    A lease that would keep files beyond the deletion bound is ended. It frees files that updates, seals and purges have
+    removed from the table already. It is no erasure request for somebody's records: for that there is ebb forget.
     """
     table = state(ctx).open().table(name)
     with guarded(table):
         done = table.erase(wait=wait, dry_run=dry_run)
-    _show(name, done, _erased(done, dry_run=dry_run), json=json, dry_run=dry_run)
+    _show(name, done, _erased(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
     from ebb.maintenance.reading import Changes, Cost, Window
 
-__all__ = ["changes", "cost_lines", "probe", "publish", "scan", "split_columns", "sql"]
+__all__ = ["changes", "cost_lines", "probe", "publish", "read_lines", "scan", "split_columns", "sql"]
 
 
 class Isolation(StrEnum):
@@ -94,7 +94,8 @@ def split_columns(texts: Sequence[str] | None) -> list[str] | None:
     return names
 
 
-def _lines(path: Path) -> list[str]:
+def read_lines(path: Path) -> list[str]:
+    """Return the keys in a file, or on standard input."""
     try:
         text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -133,7 +134,7 @@ def probe(
     began = time.perf_counter()
     window = _window(state(ctx).open().table(name), as_of, isolation)
     opened = time.perf_counter()
-    keys = key or [] if keys_from is None else _lines(keys_from)
+    keys = key or [] if keys_from is None else read_lines(keys_from)
     wanted = read_wanted(window, keys, low=low, high=high, prefix=prefix)
     names = split_columns(columns)
     found = window.read(wanted, names)
@@ -211,7 +212,7 @@ def changes(
 ) -> None:  # fmt: skip
     """Read what was admitted, and on request what expired, commit by commit, each record once.
 
-    _change says what happened to a record (admitted or expired), _version in which commit, _slot in which tick.
+    _change says what happened to a record (admitted, amended, forgotten or expired), _version in which commit, _slot in which tick.
     """
     form = _change_format(form, output, follow=follow, resume=resume, limit=limit)
     since = (None if resume is None else kept_token(resume)) or since

@@ -9,18 +9,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
-from ebb.index.errors import UsageError
+from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
-from ebb.maintenance.adopt import Adoption, adopt
+from ebb.maintenance.api.records import RecordChanges
+from ebb.maintenance.api.soundness import Soundness
 from ebb.maintenance.declare import Description, described
 from ebb.maintenance.define import Altered, alter
 from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
+from ebb.maintenance.inspect.watch import Limits, watch
 from ebb.maintenance.retry import Cleared, clear, retry
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ebb.maintenance.backup import Backup
+    from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.changes import Changes
@@ -50,7 +55,7 @@ __all__ = ["OpenTable"]
 _LOOK_SECONDS = 0.5  # between two looks at the log of a table that is followed
 
 
-class OpenTable:
+class OpenTable(RecordChanges, Soundness):
     """One table of a warehouse.
 
     >>> import ebb, pyarrow, tempfile
@@ -134,6 +139,7 @@ class OpenTable:
         batch: BatchLike,
         *,
         at: Time | None = None,
+        yes: bool = False,
         inputs: Mapping[str, Any] | None = None,
         engine: str | None = None,
         wait: Wait = None,
@@ -143,7 +149,7 @@ class OpenTable:
         """Bring in the first records and set the clock; a batch, its engine and its rules are as in :meth:`update`."""
         found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
-        return load(self.table, found, context, at=self._time(at), inputs=inputs)
+        return load(self.table, found, context, at=self._time(at), yes=yes, inputs=inputs)
 
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.
@@ -189,13 +195,7 @@ class OpenTable:
 
         first = self.at_latest(as_of)
         return LatestWindow(
-            first.snapshot,
-            first.finder,
-            first.lease,
-            as_of=first.as_of,
-            follows_clock=first.follows_clock,
-            cost=first.cost,
-            reopen=first.newest,
+            first.snapshot, first.finder, first.lease, first.as_of, first.follows_clock, first.cost, reopen=first.newest
         )
 
     def alter(
@@ -210,6 +210,7 @@ class OpenTable:
         label: str | None = None,
         add_column: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        evidence_retention: Duration | None = None,
         wait: Wait = None,
         dry_run: bool = False,
     ) -> Altered:
@@ -226,6 +227,7 @@ class OpenTable:
             label=label,
             add_column=add_column,
             inputs=inputs,
+            evidence_retention=evidence_retention,
             wait=read_seconds(wait),
             dry_run=dry_run,
         )
@@ -291,6 +293,22 @@ class OpenTable:
         """Return where the table stands: clock, size, cells, deletion bound, last update."""
         return status(self.table.snapshot(), self.warehouse.now())
 
+    def findings(self, limits: Limits | None = None) -> tuple[WarehouseError, ...]:
+        """Return what somebody has to look after now, or soon, as limits say; nobody raises them."""
+        return watch(self.status(), Limits() if limits is None else limits)
+
+    def evidence(self, since: Time | None = None, until: Time | None = None) -> Evidence:
+        """Return what proves what was deleted when, of the ticks that end after ``since`` and not after ``until``."""
+        from ebb.maintenance.inspect.proof import evidence
+
+        return evidence(self.table.snapshot(), self.warehouse.now(), since=self._time(since), until=self._time(until))
+
+    def verify_evidence(self, report: bytes) -> Verified:
+        """Compare a report, as JSON, with the evidence journal and the log; CorruptionError says where they differ."""
+        from ebb.maintenance.inspect.proof import agrees, read_report
+
+        return agrees(read_report(report), self.table.snapshot())
+
     def history(self, limit: int | None = None) -> tuple[Commit, ...]:
         """Return the commits, newest first."""
         return history(self.table.snapshot(), limit)
@@ -349,12 +367,6 @@ class OpenTable:
         """Remove refused records: all, or those whose reason holds a text."""
         return clear(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), reason=reason)
 
-    def adopt(
-        self, *, wait: Wait = None, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
-    ) -> Adoption:
-        """Make what other tools did to the table part of it: checked, counted anew, recorded in one commit."""
-        return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress))
-
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""
         with self.table.lock(wait=read_seconds(wait)):
@@ -371,3 +383,28 @@ class OpenTable:
             done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
             lock.is_in_order = lock.is_in_order or not dry_run
         return done
+
+    def backup(
+        self,
+        folder: str | Path,
+        *,
+        verify: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Backup:
+        """Copy the newest version into ``folder/NAME``, what is new of it; from then on Ebb looks after the backup.
+
+        Records that expire leave it with the updates of the table. ``verify``: read all of it back, and make damaged
+        copies anew.
+        """
+        from ebb.maintenance.backup import backup
+
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
+        return backup(self.table, folder, context, verify=verify)
+
+    def stop_managing(self, folder: str | Path, *, wait: Wait = None) -> bool:
+        """Look after the backup in ``folder/NAME`` no more; returns whether the table knew it.  What is there stays."""
+        from ebb.maintenance.backup import stop_managing
+
+        return stop_managing(self.table, folder, wait=read_seconds(wait))

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ebb.maintenance.inspect.metrics import Metric
+    from ebb.maintenance.inspect.status import Status
     from ebb.maintenance.landing.run import Outcome
+    from ebb.maintenance.restore import Restoration
     from ebb.maintenance.schedule import Round
     from ebb.warehouse.read.window import Window
     from ebb.warehouse.sql.duckdb import DuckSession
@@ -177,6 +180,27 @@ class Warehouse:
         """Delete a table and its quarantine, and return what was in it."""
         return drop(self._find(name), dry_run=dry_run)
 
+    def restore(
+        self,
+        folder: str | Path,
+        name: str,
+        *,
+        new_name: str | None = None,
+        at: Time | None = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Restoration:
+        """Bring a table back from its backup in ``folder/NAME``, without what has expired by now.
+
+        Under its own name, nothing is written to it before :meth:`OpenTable.adopt`; under ``new_name`` it is a table of
+        its own. ``at``: leave out what has expired at this later moment; for integer times, the clock of the backup
+        unless it is given. A dry run checks every byte of the backup.
+        """
+        from ebb.maintenance.restore import restore
+
+        context = self.context(dry_run=dry_run, progress=progress)
+        return restore(self.root, folder, name, context, new_name=new_name, at=at)
+
     def sql(
         self,
         query: str,
@@ -261,6 +285,16 @@ class Warehouse:
             once=once or dry_run,
             sleep=sleep,
         )
+
+    def metrics(self, *names: str) -> tuple[Metric, ...]:
+        """Return how tables stand, or all of them, as gauges for monitoring; one that cannot be read is one too."""
+        from ebb.maintenance.inspect.metrics import metrics
+
+        def status_of(name: str) -> Callable[[], Status]:
+            return lambda: self.table(name).status()
+
+        found = names or [table.name for table in self.tables()]
+        return metrics([(name, status_of(name)) for name in dict.fromkeys(found)], self.now())
 
     def register(self, spark: SparkSession, *names: str, as_of: Time | None = None) -> None:
         """Make tables, or all of them, views of their live windows in a Spark session that has Delta's jars."""

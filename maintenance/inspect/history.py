@@ -45,6 +45,17 @@ class Commit:
     erased_version: int | None = None  # before it, what commits up to this one had removed was erased
     erased_files: int | None = None
     erased_bytes: int | None = None
+    records: int | None = None  # that were live and were amended, forgotten, held or released
+    expired_records: int | None = None  # that were forgotten, had expired, and were still in a file of the table
+    removed_records: int | None = None  # that were forgotten in files that had been removed, and went sooner for it
+    quarantined_records: int | None = None  # that were forgotten in the quarantine
+    landed_files: int | None = None  # of the landing folder that were deleted because they held forgotten records
+    case: str | None = None  # under which that was asked
+    by: str | None = None  # who asked
+    asked: str | None = None  # the salted hash of what was asked
+    to_slot: int | None = None  # when amended records expire
+    erase_by_ms: int | None = None  # when the bytes of forgotten records must be gone, in ms since 1970
+    erase_by_slot: int | None = None  # the same where times are integers
     time: str | None = None  # of the slot
 
 

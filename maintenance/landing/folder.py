@@ -35,6 +35,8 @@ from ebb.warehouse.store.files import (
     free_place,
     make_folder,
     remove_empty_folders,
+    remove_empty_parents,
+    remove_file,
     remove_tree,
     rename,
 )
@@ -53,9 +55,11 @@ __all__ = [
     "arrived",
     "erase_old",
     "keep_applied",
+    "kept_batches",
     "locked_folder",
     "put_back",
     "refuse_file",
+    "remove_kept",
     "slot_of",
     "take",
     "taken_batches",
@@ -226,3 +230,19 @@ def erase_old(folder: Path, through: int) -> None:
         for batch in _named(place):
             if slot_of(batch) <= through:
                 remove_tree(batch)
+
+
+@_translated
+def kept_batches(folder: Path) -> list[Path]:
+    """Return the files that were applied or refused and are still kept."""
+    batches = [batch for place in (LANDING_APPLIED, LANDING_REFUSED) for batch in _named(folder / place)]
+    paths = (path for batch in batches for path in _entries(batch) if not path.name.startswith(("_", ".")))
+    return sorted(path for path in paths if path.is_file() or path.is_symlink())
+
+
+@_translated
+def remove_kept(folder: Path, files: Sequence[Path]) -> None:
+    """Remove some of these files before their time."""
+    for file in files:
+        remove_file(file)
+        remove_empty_parents(folder, file.relative_to(folder).as_posix())

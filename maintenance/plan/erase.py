@@ -5,7 +5,8 @@ removed, the ledger up to which commit it was erased: no folder has to be looked
 
 A lease on a version keeps what later commits removed, and does so in order: what was removed after the oldest version
 that somebody reads waits, even files that are younger than that version. But it never keeps anything until the deletion
-bound is broken: if waiting for the next look, a tick later, would break it, the lease is ended instead. Pure.
+bound, or a time by which forgotten records must be gone, is broken: if waiting for the next look, a tick later, would
+break it, the lease is ended instead. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ebb.index.cellfile import CellFile, Removal
 from ebb.index.lease import Lease
 from ebb.index.timeline import Timeline
 
-__all__ = ["ErasePlan", "exposed_since", "plan_erase"]
+__all__ = ["ErasePlan", "exposed_since", "gone_later", "plan_erase"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +69,17 @@ def plan_erase(
     timeline: Timeline,
     *,
     grace_period: int,
-    bound: int,
     clock: int | None,
     now: datetime,
     leases: Sequence[Lease] = (),
+    bound: int = 0,
 ) -> ErasePlan:
     """Return which of the removed files, the oldest commit first, have waited for the grace period and for readers.
 
     A commit was made before those that follow it, whatever the clock on the wall showed then. Integers have no wall
-    clock: their files wait for as many ticks.
+    clock: their files wait for as many ticks. Files with a time by which they must be gone do not wait if it may be over
+    when somebody looks next, a tick later; then those that were removed before go too, because what must be gone may have
+    been in them.
     """
     if timeline.kind.has_wall_clock:
         waited_ms = timeline.kind.seconds(grace_period) * 1000
@@ -84,17 +87,21 @@ def plan_erase(
         stamps = [removal.committed_ms or math.inf for removal in removals]  # a commit need not say when it was made
         times = list(itertools.accumulate(reversed(stamps), min))[::-1]
         is_over = [now_ms - time >= waited_ms for time in times]
+        next_look = now_ms + timeline.kind.seconds(timeline.tick) * 1000
     else:
         ticks = -(-grace_period // timeline.tick)
         is_over = [
             clock is not None and (clock if removal.slot is None else removal.slot) + ticks <= clock
             for removal in removals
         ]
-    count = len(list(itertools.takewhile(bool, is_over)))
+        next_look = -math.inf if clock is None else clock + 1
+    by = [math.inf if removal.erase_by is None else removal.erase_by for removal in removals]
+    asked = max((place for place, time in enumerate(by, 1) if time <= next_look), default=0)
+    count = max(len(list(itertools.takewhile(bool, is_over))), asked)
     over, waiting = removals[:count], tuple(removals[count:])
     moment = timeline.kind.from_datetime(now) if timeline.kind.has_wall_clock else timeline.end_of(clock or 0)
-    urgent = [r.version for r in over if _due_from(r, timeline, clock) + bound <= moment + timeline.tick]
-    last_urgent = max(urgent, default=-math.inf)
+    due = [r.version for r in over if _due_from(r, timeline, clock) + bound <= moment + timeline.tick]
+    last_urgent = max([*due, *(removal.version for removal in removals[:asked])], default=-math.inf)
     kept_after = min((lease.version for lease in leases if lease.version >= last_urgent), default=math.inf)
     return ErasePlan(
         erased=tuple(removal for removal in over if removal.version <= kept_after),
@@ -109,6 +116,16 @@ def _due_from(removal: Removal, timeline: Timeline, clock: int | None) -> int:
     said = [due for due in (removal.due_from, removal.exposed_since) if due is not None]
     slot = removal.slot if removal.slot is not None else clock or 0
     return min(said) if said else timeline.end_of(slot + 1)
+
+
+def gone_later(removals: Sequence[Removal], by: int) -> tuple[Removal, ...]:
+    """Return the removals, the oldest first, that no deadline up to a time makes go."""
+    covered, found = False, []
+    for removal in reversed(removals):
+        covered = covered or (removal.erase_by is not None and removal.erase_by <= by)
+        if not covered:
+            found.append(removal)
+    return tuple(reversed(found))
 
 
 def exposed_since(files: Iterable[CellFile], timeline: Timeline, *, clock: int) -> int | None:

@@ -18,10 +18,22 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 # Inside a package, each of these imports itself and those before it; those in one place do not import each other.
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
-        ("errors",),
-        ("foreign", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "lease"),
+        ("errors", "stored"),
+        (
+            "foreign",
+            "head",
+            "features",
+            "timeline",
+            "grid",
+            "keys",
+            "histogram",
+            "fingerprints",
+            "journal",
+            "asked",
+            "lease",
+        ),
         ("types", "policy", "cellfile", "contents"),
-        ("columns", "strategy", "directory"),
+        ("columns", "strategy", "directory", "places", "manifest"),
         ("ranges", "ledger"),
         ("changes",),
         ("values", "cost", "conversion", "sample"),
@@ -37,21 +49,23 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("spark",),
         ("read",),
         ("intake",),
-        ("sql", "examine"),
+        ("sql", "examine", "check"),
     ),
     "maintenance": (
         ("context", "landing_place", "phases", "plan", "values"),
-        ("carry_out", "declare", "reading"),
-        ("define", "stage", "upkeep"),
-        ("update", "inspect"),
-        ("landing", "adopt", "retry"),
+        ("backup_place", "carry_out", "declare", "reading"),
+        ("backup", "define", "stage", "upkeep"),
+        ("update", "inspect", "restore"),
+        ("landing", "adopt", "retry", "repair"),
+        ("copies",),
+        ("records",),
         ("schedule",),
         ("api",),
     ),
     "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",), ("start",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
-EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors", "ebb.index.foreign")}
+EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors", "ebb.index.foreign", "ebb.index.head")}
 # Where each engine lives.
 ENGINES = {
     "deltalake": ("warehouse/table", "warehouse/parquet/arrow.py"),

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import random
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from ebb import Warehouse
 from ebb.index.errors import AppliedSlotError, JumpError, LeaseEndedError, SchemaDriftError
 from tests.builders import data_files, integer_table, open_warehouse, records, scanned_ids, timestamp_table, write_batch
+from tests.canaries import canaries_on_disk
 from tests.model import Model, Record
-
-
-def canaries_on_disk(root: Path) -> set[str]:
-    """Return every word ``canary…`` in any value of any Parquet file or in the bytes of any other file."""
-    words: set[str] = set()
-    for file in root.rglob("*"):
-        if not file.is_file():
-            continue
-        if file.suffix == ".parquet":
-            text = json.dumps(pq.ParquetFile(file).read().to_pylist(), default=str)
-        else:
-            text = file.read_bytes().decode("utf-8", errors="replace")
-        words.update(re.findall(r"\bcanary[\w-]*", text.replace("\\", "")))
-    return words
-
 
 WAYS: dict[str, dict[str, str]] = {
     "retire": {"policy": "3x2", "strategy": "retire", "deletion_bound": "6"},

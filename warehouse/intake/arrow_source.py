@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ebb.index.errors import EngineError, UnreadableInputError
+from ebb.index.errors import UnreadableInputError
 from ebb.index.inputs import matched
 from ebb.warehouse.intake.batch import ArrowStream
 from ebb.warehouse.intake.compute import computed
@@ -33,10 +33,19 @@ from ebb.warehouse.intake.source import Piece
 from ebb.warehouse.intake.staged import Staged, Survey
 from ebb.warehouse.intake.task import Counts, Task
 from ebb.warehouse.parquet.arrow import columns_of_arrow
-from ebb.warehouse.store.errors import first_line
+from ebb.warehouse.store.errors import disk_error, first_line
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["ArrowSource", "fields_of", "file_source", "portions", "reasons_at", "refused_source", "stream_source"]
+__all__ = [
+    "ArrowSource",
+    "fields_of",
+    "file_source",
+    "portions",
+    "reasons_at",
+    "received_again",
+    "refused_source",
+    "stream_source",
+]
 
 _STREAM = "the Arrow stream"
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
@@ -72,8 +81,7 @@ class ArrowSource:
                 try:
                     yield task.numbered(number).take_in(portion, Counts(), pool.map)
                 except OSError as error:
-                    step = "nothing was changed; make room and run it again"
-                    raise EngineError("the batch cannot be staged", error, step) from error
+                    raise disk_error(error, "the batch cannot be staged", note="nothing was changed") from error
             yield task.write((), reading)
 
 
@@ -112,7 +120,7 @@ def refused_source(files: Sequence[RefusedFile], spec: TableSpec, sizes: IntakeS
 
     def read(_: Task, __: Counts) -> Iterator[pa.Table]:
         for number, file in enumerate(files):
-            yield _received_again(file.records, spec, number)
+            yield received_again(file.records, spec, number)
 
     return ArrowSource(read, spec, sizes, refused=files)
 
@@ -120,11 +128,12 @@ def refused_source(files: Sequence[RefusedFile], spec: TableSpec, sizes: IntakeS
 def reasons_at(records: Sequence[Refused], spec: TableSpec, slot: int) -> list[str | None]:
     """Return why refused records would be refused by an update now; None for those that would not be."""
     task = Task.of(spec, "", slot=slot, own_slots=False)
-    found: list[str | None] = task.judge(task.stamp(_received_again(records, spec)))[REASON].to_pylist()
+    found: list[str | None] = task.judge(task.stamp(received_again(records, spec)))[REASON].to_pylist()
     return found
 
 
-def _received_again(records: Sequence[Refused], spec: TableSpec, number: int = NO_FILE) -> pa.Table:
+def received_again(records: Sequence[Refused], spec: TableSpec, number: int = NO_FILE) -> pa.Table:
+    """Return refused records as they would be received now: what cannot be read is null."""
     columns = [column for column in spec.columns if column.name not in spec.input_schema.computed]
     rows = [fields_of(record.record, spec) or {} for record in records]
     found = {column.name: convert_values([row.get(column.name) for row in rows], column) for column in columns}

@@ -15,7 +15,7 @@ from ebb.index.columns import EXPIRES_SLOT, SLOT_COLUMNS, Column, delta_fields
 from ebb.index.errors import SchemaDriftError
 from ebb.index.keys import code
 
-__all__ = ["Codes", "arrow_schema", "arrow_type", "columns_of_arrow", "conform", "key_starts"]
+__all__ = ["Codes", "arrow_schema", "arrow_type", "columns_of_arrow", "conform", "key_starts", "moment_of"]
 
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)
 
@@ -126,3 +126,11 @@ def _comparable(column: Any) -> Any:
     if pa.types.is_timestamp(whole.type):
         return whole.cast(pa.int64())
     return whole.cast(pa.int32()) if pa.types.is_date32(whole.type) else whole
+
+
+def moment_of(moment: int, kind: pa.DataType) -> pa.Scalar:
+    """Return a moment as a value of a time column."""
+    if pa.types.is_integer(kind):
+        return pa.scalar(moment)
+    width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    return pa.scalar(moment, width).cast(kind)

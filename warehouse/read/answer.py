@@ -22,7 +22,7 @@ from ebb.index.directory import Block, stop_order, stripes
 from ebb.index.keys import Wanted
 from ebb.index.predicate.pruning import Extent, may_match
 from ebb.index.predicate.typed import names, value
-from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.arrow import arrow_schema, conform, moment_of
 from ebb.warehouse.parquet.chunks import (
     OpenFiles,
     RowGroups,
@@ -33,6 +33,7 @@ from ebb.warehouse.parquet.chunks import (
     read_runs,
 )
 from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.parquet.footer import damaged
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.statistics import bounds
@@ -43,7 +44,7 @@ from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Answer", "moment_of", "portions"]
+__all__ = ["Answer", "portions"]
 
 _FEW_KEYS = 64  # up to so many, a probe reads some pages of a row group
 _FEW_RUNS = 16  # up to so many runs of records in a row group, the pages that hold them are looked for
@@ -124,7 +125,7 @@ class Answer:
                 data = self.finder.open(file, keep=self.request.where is not None, cost=cost)
                 cost.files_read += 1
                 cost.groups += data.row_groups
-                for row_groups in portions(data, self._row_groups(data), self.finder.sizes):
+                for row_groups in portions(data, self.row_groups(data), self.finder.sizes):
                     cost.groups_read += len(row_groups)
                     yield file, data, row_groups
 
@@ -132,7 +133,7 @@ class Answer:
             if table.num_rows:
                 yield table
 
-    def _row_groups(self, data: DataFile) -> Iterator[int]:
+    def row_groups(self, data: DataFile) -> Iterator[int]:
         """Yield the row groups of a file that may match."""
         looked_at = sorted(names(self.request.where) & data.names)
         leaves = {name: data.leaf(name) for name in looked_at if self.column_of(name).is_sortable}
@@ -229,6 +230,8 @@ class Answer:
         """Return the wanted records of row groups that are alike: narrow columns whole, then pages of the wide ones."""
         first = sources[0][0]
         names = [name for name in schema.names if name in first.columns]
+        if missing := [name for name in self.key if name not in first.columns]:
+            raise damaged(f"{first.path}: it has no column {missing[0]}")
         if not first.is_ours:  # in no order that is known
             table = conform(read_row_groups(sources, names), schema)  # Arrow cannot sort all types of other tools
             self.cost.count(data=first.column_bytes(sources[0][1], names))
@@ -289,11 +292,3 @@ def _ordered(literal: Any) -> Any:
     if isinstance(literal, date):
         return (literal - _EPOCH.date()).days * _DAY
     return literal.encode() if isinstance(literal, str) else literal
-
-
-def moment_of(moment: int, kind: pa.DataType) -> pa.Scalar:
-    """Return a moment as a value of a time column."""
-    if pa.types.is_integer(kind):
-        return pa.scalar(moment)
-    width = pa.int32() if pa.types.is_date32(kind) else pa.int64()
-    return pa.scalar(moment, width).cast(kind)

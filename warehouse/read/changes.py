@@ -1,16 +1,18 @@
-"""What a table admitted, and what expired, commit by commit, without a JVM.
+"""What a table admitted, what was amended or forgotten, and what expired, commit by commit, without a JVM.
 
 The log says which files each load or update added; the records in them that were inserted after the clock before are
-what it admitted. What expired lies in the files that were live before: the records between the two clocks. Both are
+what it admitted. What expired lies in the files that were live before: the records between the two clocks. Amended
+records have files of their own, and of forgotten ones the log says where they were. All are
 read as windows are, every byte checked, and a commit's records are counted against what the log says of it. Files that
-were removed since stay for the grace period, and as long as somebody follows: it holds a lease on its position. Before the first record of a commit is handed out, every file that it
+were removed since stay for the grace period and as long as somebody follows, who holds a lease on its position, or as
+long as somebody allowed who had records forgotten. Before the first record of a commit is handed out, every file that it
 needs is looked for: a follower that comes too late learns where it can go on, and never gets less.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,26 +22,31 @@ import pyarrow.compute as pc
 from ebb.index.cellfile import CellFile
 from ebb.index.changes import (
     ADMITTED,
+    AMENDED,
     CHANGE,
     EXPIRED,
+    FORGOTTEN,
     SLOT,
     VERSION,
     After,
     AfterSlot,
     AfterVersion,
+    Edited,
     Moved,
     Start,
+    edited,
     moved,
     token_text,
 )
 from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.errors import CorruptionError, InputError, TooLateError, WarehouseError
 from ebb.warehouse.read.answer import Answer
+from ebb.warehouse.read.choose import records_at
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import is_there
-from ebb.warehouse.table.cellfiles import file_of_add
+from ebb.warehouse.table.cellfiles import file_of_add, file_of_remove
 from ebb.warehouse.table.checkpoint import first_kept
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
@@ -47,6 +54,7 @@ from ebb.warehouse.table.snapshot import Snapshot
 __all__ = ["Changes", "CommitChanges"]
 
 _HOLD_SECONDS = 1.0  # from one lease to the next, while there is much to catch up with
+_WRONG = "the files of a commit do not hold what the log says"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +66,8 @@ class CommitChanges:
     time: str  # of that slot
     admitted: int  # how many records
     expired: int
+    amended: int
+    forgotten: int
     token: str  # what to go on after, once all of it has been taken in
     records: pa.RecordBatchReader
 
@@ -122,8 +132,8 @@ class Changes:
         """Keep what was removed after the position, and no longer what was removed before."""
         self._lease, self._held = self._lease.at(self._snapshot, self._version), time.monotonic()
 
-    def _next(self) -> tuple[LogEntry, Moved] | None:
-        """Go on to just before the next commit that moved the clock; return it if there is one.
+    def _next(self) -> tuple[LogEntry, Moved | Edited] | None:
+        """Go on to just before the next commit that changed the window; return it if there is one.
 
         Raises TooLateError if what it needs is not all there.
         """
@@ -189,12 +199,11 @@ class Changes:
                 raise self._late(oldest - 1, newest)
         return first - 1
 
-    def _look(self, entry: LogEntry) -> Moved | None:
+    def _look(self, entry: LogEntry) -> Moved | Edited | None:
         """Return what the next commit means."""
         if self._has_expiries and self._live is None:
             self._live = self._files_at(self._version)
-        live = () if self._live is None else self._live.values()
-        return moved(entry.version, entry.ebb, map(file_of_add, entry.adds), live)
+        return _meant(entry, () if self._live is None else self._live.values())
 
     def _files_at(self, version: int) -> dict[str, CellFile]:
         table = self._snapshot.table
@@ -216,7 +225,7 @@ class Changes:
         if self._live is not None:
             _follow(self._live, entry)
 
-    def _is_there(self, found: Moved) -> bool:
+    def _is_there(self, found: Moved | Edited) -> bool:
         table = self._snapshot.table
         with disk_errors(f"the folder of table {table.name} cannot be read"):
             return all(is_there(table.folder / file.path) for file in found.files)
@@ -232,7 +241,7 @@ class Changes:
             if entry is None:
                 missing = version
                 continue
-            found = moved(version, entry.ebb, map(file_of_add, entry.adds), live.values())
+            found = _meant(entry, live.values())
             if found is not None and not self._is_there(found):
                 missing = version
             if self._has_expiries:
@@ -245,17 +254,39 @@ class Changes:
     def _late(self, version: int, newest: Snapshot) -> TooLateError:
         return TooLateError(newest.table.name, version, self._oldest(newest))
 
-    def _changes(self, found: Moved) -> CommitChanges:
-        batches = (batch for table in self._records(found) for batch in table.to_batches())
+    def _changes(self, found: Moved | Edited) -> CommitChanges:
+        records = self._records(found) if isinstance(found, Moved) else self._edits(found)
+        batches = (batch for table in records for batch in table.to_batches())
+        counts = dict.fromkeys((ADMITTED, EXPIRED, AMENDED, FORGOTTEN), 0)
+        if isinstance(found, Edited):
+            counts[found.change] = found.records
+        else:
+            counts |= {ADMITTED: found.admitted, EXPIRED: found.expired if self._has_expiries else 0}
         return CommitChanges(
             version=found.version,
             slot=found.slot,
             time=self._snapshot.spec.timeline.show_slot(found.slot),
-            admitted=found.admitted,
-            expired=found.expired if self._has_expiries else 0,
+            **counts,
             token=token_text(self._snapshot.table_id, found.version),
             records=pa.RecordBatchReader.from_batches(self.schema, batches),
         )
+
+    def _edits(self, found: Edited) -> Iterator[pa.Table]:
+        """Yield the records that a commit changed."""
+        count = 0
+        with self._missing_files():
+            if found.change == AMENDED:
+                tables = self._answer(Read(self._columns), found.slot).scan(found.files)
+            else:
+                read = (records_at(self._window, f, found.places[f.path], self._columns) for f in found.files)
+                tables = (table.filter(pc.greater(table[EXPIRES_SLOT], found.slot)) for some in read for table in some)
+            for table in tables:
+                count += table.num_rows
+                if table.num_rows:
+                    yield self._marked(table, found.change, found.version, found.slot)
+        if count != found.records:
+            facts = f"version {found.version}: {count} records {found.change} instead of {found.records}"
+            raise CorruptionError(_WRONG, facts, "restore the table")
 
     def _records(self, found: Moved) -> Iterator[pa.Table]:
         """Yield what expired, then what was admitted: a key may do both, and then the new record is the one that stays."""
@@ -275,7 +306,7 @@ class Changes:
         wanted = (found.admitted, found.expired if self._has_expiries else 0)
         if (admitted, expired) != wanted:
             facts = f"version {found.version}: {admitted} records admitted and {expired} expired instead of {wanted[0]} and {wanted[1]}"
-            raise CorruptionError("the files of a commit do not hold what the log says", facts, "restore the table")
+            raise CorruptionError(_WRONG, facts, "restore the table")
 
     def _answer(self, request: Read, clock: int) -> Answer:
         return Answer(self._snapshot, self._finder, request, clock=clock, as_of=None, cost=Cost())
@@ -295,6 +326,14 @@ class Changes:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise self._too_late(self._newest()) from error
             raise
+
+
+def _meant(entry: LogEntry, live: Iterable[CellFile]) -> Moved | Edited | None:
+    """Return what a commit means to a follower; None if it tells nothing.  ``live``: the files before it."""
+    adds = [file_of_add(add) for add in entry.adds]
+    return moved(entry.version, entry.ebb, adds, live) or edited(
+        entry.version, entry.ebb, adds, map(file_of_remove, entry.removes)
+    )
 
 
 def _follow(live: dict[str, CellFile], entry: LogEntry) -> None:

@@ -2,9 +2,10 @@
 
 Such a read starts as any other: it pins the newest window. When it has read everything, it looks at the log again.
 If there are newer versions, it reads only what they added, records inserted after its clock in files that it has not
-seen; files that were rebuilt, sealed or purged hold nothing else that is new. It repeats this until nothing has come,
+seen; files that were rebuilt, sealed or purged hold nothing else that is new. Only if records were amended or forgotten
+does it begin anew. It repeats this until nothing has come,
 and that look at the log is its commit: what has expired by then is hidden, and only then the first record is handed
-out. Nothing is read twice and nothing is aborted. After some rounds it waits for the writer once, so that it ends
+out. Otherwise nothing is read twice, and nothing is aborted. After some rounds it waits for the writer once, so that it ends
 under any stream of updates.
 """
 
@@ -19,6 +20,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ebb.index.changes import EDITS
 from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.directory import Block, stripes
 from ebb.index.errors import EngineError
@@ -26,6 +28,7 @@ from ebb.warehouse.parquet.arrow import Codes
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.read.request import Read
 from ebb.warehouse.read.window import Window
+from ebb.warehouse.store.errors import first_line
 
 __all__ = ["LatestWindow"]
 
@@ -55,6 +58,11 @@ class LatestWindow(Window):
                 self._check_same(newest)  # first: another table may well be at the same version
                 if newest.version == last.version:
                     break
+                if self._has_edits(last.version, newest.version):  # what was read may be other records now
+                    spool = _Spool(self.snapshot.spec.key)
+                    spool.add(newest.tables(marked))
+                    seen, last = {file.path for file in newest.snapshot.files}, newest
+                    continue
                 after = last.clock
                 added = [
                     f for f in newest.visible_files() if f.path not in seen and (after is None or f.max_ins > after)
@@ -64,6 +72,11 @@ class LatestWindow(Window):
                 last = newest
         self.cost.version, self.cost.clock = last.version, last.clock
         return self.counted(request, spool.drain(request, last))
+
+    def _has_edits(self, after: int, newest: int) -> bool:
+        """Whether records were amended or forgotten after a version; who cannot tell says so."""
+        entries = (self.snapshot.table.entry(version) for version in range(after + 1, newest + 1))
+        return any(entry is None or entry.ebb.get("op") in EDITS for entry in entries)
 
     def _check_same(self, newest: Window) -> None:
         if newest.snapshot.table_id != self.snapshot.table_id:
@@ -105,7 +118,8 @@ class _Spool:
             return start, self._file.tell() - start
         except OSError as error:
             step = f"make room in {tempfile.gettempdir()}, or read with isolation window"
-            raise EngineError("the answer cannot be held until the read commits", error, step) from error
+            reason = error.strerror or first_line(error)
+            raise EngineError("the answer cannot be held until the read commits", reason, step) from error
 
     def _read(self, block: Block) -> pa.Table:
         held = self._tables[block.row_group]

@@ -23,6 +23,7 @@ from ebb.warehouse.read.answer import Answer
 from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.key_values import key_value, key_values
 from ebb.warehouse.read.request import Cost, Read
+from ebb.warehouse.store.errors import memory_errors
 from ebb.warehouse.table.leases import HeldLease
 from ebb.warehouse.table.snapshot import Snapshot
 
@@ -35,7 +36,7 @@ class Window:
 
     snapshot: Snapshot
     finder: Finder
-    lease: HeldLease = field(compare=False)  # for as long as there is the window, or anything that reads it
+    lease: HeldLease | None = field(default=None, compare=False)  # None under the writer's lock: nobody erases then
     as_of: int | None = None
     follows_clock: bool = False
     cost: Cost = field(default_factory=Cost, compare=False)  # of everything that was read through it
@@ -162,11 +163,13 @@ class Window:
             return
         self.cost.files += len(live)
         answer = Answer(self.snapshot, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
-        with self.reading():
+        with self.reading(), memory_errors("the read failed"):
             yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
 
     def newest(self) -> Window:
         """Return the newest window, at the same moment."""
+        if self.lease is None:
+            return replace(self, snapshot=self.snapshot.table.snapshot())
         snapshot, lease = self.lease.newest()
         return replace(self, snapshot=snapshot, lease=lease)
 
@@ -183,7 +186,7 @@ class Window:
     def _why_gone(self, file: str) -> WarehouseError | None:
         newest = self.snapshot.table.snapshot()
         is_live = file.removeprefix(f"{self.finder.table}/") in {live.path for live in newest.files}
-        return None if is_live else self.lease.why_erased(self.version)
+        return None if is_live or self.lease is None else self.lease.why_erased(self.version)
 
     def visible_files(self) -> list[CellFile]:
         """Return the files with records that may be visible."""

@@ -19,11 +19,11 @@ import pyarrow.dataset as ds
 
 from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.errors import EngineError, InputError, UpgradeError, UsageError, WarehouseError
-from ebb.warehouse.parquet.arrow import arrow_schema, conform
+from ebb.warehouse.parquet.arrow import arrow_schema, conform, moment_of
 from ebb.warehouse.parquet.chunks import read_row_groups
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.parquet.thrift import MAGIC
-from ebb.warehouse.read.answer import moment_of, portions
+from ebb.warehouse.read.answer import portions
 from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.sql.missing import missing_table

@@ -39,9 +39,10 @@ from ebb.warehouse.store.leases import (
     sweep_leases,
     write_lease,
 )
+from ebb.warehouse.store.paths import LEASES
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["LEASE_SECONDS", "HeldLease", "Leases", "end_leases", "live_leases", "own_leases", "shown_ms"]
+__all__ = ["LEASE_SECONDS", "HeldLease", "Leases", "end_leases", "leases_of", "live_leases", "own_leases", "shown_ms"]
 
 LEASE_SECONDS = 120.0  # that a lease counts without being renewed: longer than a live process is held up
 _LINGER_SECONDS = 0.5  # between two looks at what nobody refers to any more
@@ -131,7 +132,7 @@ class Leases:
             kept = self._kept.get(key)
             is_new = kept is None or kept.end is not None
             if kept is None or is_new:
-                kept = self._kept[key] = self._written(table.leases, version, snapshot.ledger.clock, what, now)
+                kept = self._kept[key] = self._written(leases_of(table), version, snapshot.ledger.clock, what, now)
                 self._start()
             held = kept.user() if kept.user is not None else None
             if held is None:
@@ -165,7 +166,7 @@ class Leases:
         """Do now what is due for a table: before this process erases, its own readers count as they are."""
         with self.lock:
             for key, kept in list(self._kept.items()):
-                if kept.folder == table.leases:
+                if kept.folder == leases_of(table):
                     if kept.is_in_use:
                         self._renew(kept)
                     else:
@@ -222,6 +223,11 @@ def own_leases() -> Leases:
     return _own
 
 
+def leases_of(table: Table) -> Path:
+    """Return the folder of the leases on a table."""
+    return table.hidden / LEASES
+
+
 def live_leases(table: Table, now: datetime) -> Sequence[Lease]:
     """Return the leases that count, the oldest version first."""
     found = [lease for lease in _leases(table) if not lease.is_over(now.timestamp() * 1000) and not is_dead(lease)]
@@ -230,20 +236,20 @@ def live_leases(table: Table, now: datetime) -> Sequence[Lease]:
 
 def end_leases(table: Table, leases: Sequence[Lease], why: str, now: datetime) -> None:
     """End leases that would keep files for too long, and remove what is left of others.  OSError if that fails."""
-    now_ms = int(now.timestamp() * 1000)
+    now_ms, folder = int(now.timestamp() * 1000), leases_of(table)
     for lease in leases:
-        end_lease(table.leases, lease, Ended(now_ms, why))
+        end_lease(folder, lease, Ended(now_ms, why))
     for lease in _leases(table):
         if is_dead(lease):
-            remove_lease(table.leases, lease)
+            remove_lease(folder, lease)
         elif lease.is_over(now_ms):
-            end_lease(table.leases, lease, Ended(now_ms, f"it was not renewed after {shown_ms(lease.until)}"))
-    sweep_leases(table.leases, now_ms)
+            end_lease(folder, lease, Ended(now_ms, f"it was not renewed after {shown_ms(lease.until)}"))
+    sweep_leases(folder, now_ms)
 
 
 def _leases(table: Table) -> Sequence[Lease]:
     with disk_errors(f"the leases of table {table.name} cannot be read"):
-        return leases_in(table.leases)
+        return leases_in(leases_of(table))
 
 
 def shown_ms(moment: int) -> str:

@@ -17,6 +17,7 @@ from ebb.index.errors import (
     CorruptionError,
     EngineError,
     ErasedError,
+    ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
     InDoubtError,
@@ -24,10 +25,14 @@ from ebb.index.errors import (
     JumpError,
     LeaseEndedError,
     LockedError,
+    LostHeadError,
+    MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
+    RestoredError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -73,12 +78,20 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
     ),
     (
+        MassDeletionError("forget", 7, 12),
+        "it would forget 7 of 12 live records, more than half of them; so many were not allowed",
+    ),
+    (
         OverDeletionError(43, 3, 12),
         "moving the clock 3 ticks to slot 43 would expire all 12 live records; expiring all of them was not allowed",
     ),
     (
         OverDeletionError(43, 3, 1),
         "moving the clock 3 ticks to slot 43 would expire the only live record; expiring all of them was not allowed",
+    ),
+    (
+        ExpiredBatchError(20, 3, "12:00", 0),
+        "all 20 records of the batch had expired by the end of its tick, 12:00 (slot 3); nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick: keeping none of it was not allowed",
     ),
     (RetryError("later"), "later"),
     (
@@ -127,6 +140,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         "what another tool did to table t cannot be adopted: a/b.parquet: a record has no slot, and 2 more files; nothing was changed; restore the table from a backup",
     ),
     (
+        RestoredError("t", 7),
+        "table t was restored from a backup of version 7, and nothing is written to it yet; adopt it if it goes on in place of the original, or drop it",
+    ),
+    (
         ProtocolError("t", 3, 7, ["deletionVectors"]),
         "table t needs reader 3 and writer 7 of Delta's protocol (deletionVectors), and Ebb knows 1 and 2; take it back with the tool that raised it, or restore the table from a backup",
     ),
@@ -143,6 +160,14 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         "version 7 of table t was erased while it was read: the lease on it ended at 2026-01-01T12:00:00Z, because somebody removed it; read the table again",
     ),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
+    (
+        RolledBackError("t", 7, 5, "ends at version 5"),
+        "the log of table t ends at version 5, and version 7 was committed: it was rolled back, truncated or replaced; restore the log, or adopt the table as it is",
+    ),
+    (
+        LostHeadError("t", "is missing"),
+        "the head record of table t is missing, so nothing tells whether its log is whole; look whether the newest commit is there, and confirm it",
+    ),
     (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
     (
         InDoubtError("t", "the disk is gone"),

@@ -99,3 +99,23 @@ def test_exposure_counts_from_the_expiry_or_from_when_the_file_came_if_that_was_
 def test_files_without_expired_records_expose_nothing() -> None:
     assert exposed_since([file(9), file(8)], TICKS, clock=7) is None
     assert exposed_since([file(7), file(8), file(6)], TICKS, clock=7) == 60
+
+
+def test_files_that_must_be_gone_by_a_time_do_not_wait_if_a_tick_later_may_be_too_late() -> None:
+    old, urgent, new = removal(3, hours_ago=1), removal(4, hours_ago=1), removal(5)
+
+    def through(hours: float) -> int | None:
+        by = ms(NOW + timedelta(hours=hours))
+        removals = [old, replace(urgent, erase_by=by), new]
+        return plan_erase(removals, HOURS, grace_period=2 * HOUR, clock=1, now=NOW).through
+
+    assert [through(hours) for hours in (-3, 0, 1, 1.1)] == [4, 4, 4, None]
+
+
+def test_slots_by_which_files_must_be_gone_are_looked_at_in_time() -> None:
+    def through(by: int | None, clock: int | None) -> int | None:
+        removals = [removal(3, slot=0), replace(removal(4, slot=0), erase_by=by), removal(5, slot=0)]
+        return plan_erase(removals, TICKS, grace_period=90, clock=clock, now=NOW).through
+
+    assert [through(0, -2), through(0, -1), through(3, 1), through(3, 2), through(3, 7)] == [None, 4, None, 4, 4]
+    assert [through(None, 8), through(0, None)] == [None, None]

@@ -21,7 +21,7 @@ from ebb import OpenTable
 from ebb.index.errors import CorruptionError, ErasedError, LeaseEndedError
 from ebb.index.lease import Ended, Lease
 from ebb.warehouse.store.leases import end_lease, is_dead, leases_in, new_lease, sweep_leases, write_lease
-from ebb.warehouse.table.leases import HeldLease, Leases, live_leases, own_leases
+from ebb.warehouse.table.leases import HeldLease, Leases, leases_of, live_leases, own_leases
 from ebb.warehouse.table.snapshot import Snapshot
 from tests.builders import NOW, arrow_batch, integer_table, open_warehouse
 from tests.faults import armed, full_disk
@@ -73,7 +73,7 @@ def taken(leases: Leases, table: OpenTable, clocks: Clocks) -> tuple[Snapshot, H
 
 
 def on_disk(table: OpenTable) -> list[str]:
-    return sorted(path.suffix for path in table.table.leases.iterdir())
+    return sorted(path.suffix for path in leases_of(table.table).iterdir())
 
 
 # --- Of one process -------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_everybody_who_reads_a_version_shares_one_lease(table: OpenTable) -> Non
     stream = windows[0].scan()
 
     assert len({id(window.lease) for window in windows}) == 1
-    (lease,) = leases_in(table.table.leases)
+    (lease,) = leases_in(leases_of(table.table))
     assert (lease.version, lease.pid, lease.what) == (windows[0].version, os.getpid(), "python")
     assert stream.read_all().num_rows == 15
 
@@ -93,11 +93,11 @@ def test_everybody_who_reads_a_version_shares_one_lease(table: OpenTable) -> Non
 def test_a_lease_says_who_reads_and_until_when(table: OpenTable, leases: Leases, clocks: Clocks) -> None:
     snapshot, held = taken(leases, table, clocks)
 
-    (lease,) = leases_in(table.table.leases)
+    (lease,) = leases_in(leases_of(table.table))
     assert lease == held.kept.lease
     assert (lease.version, lease.clock, lease.what) == (snapshot.version, 2, "scan")
     assert (lease.until - lease.since) / 1000 == SECONDS
-    told = json.loads(next(table.table.leases.iterdir()).read_text())
+    told = json.loads(next(leases_of(table.table).iterdir()).read_text())
     assert set(told) == {"id", "version", "clock", "pid", "host", "user", "what", "process", "since", "until"}
 
 
@@ -135,7 +135,7 @@ def test_it_ends_with_its_last_user_but_a_moment_later(table: OpenTable, leases:
 
 def test_a_known_version_is_pinned_without_touching_its_folder(table: OpenTable) -> None:
     window = table.at_latest()
-    with armed(table.table.leases, full_disk()) as fault:
+    with armed(leases_of(table.table), full_disk()) as fault:
         for _ in range(3):
             table.probe("k1")
     assert (fault.seen, window.version) == ([], table.at_latest().version)
@@ -166,7 +166,7 @@ def test_a_session_of_sql_keeps_the_window_that_it_shows(table: OpenTable) -> No
 def test_a_process_that_ends_takes_its_leases_away(table: OpenTable) -> None:
     code = (
         "import sys, ebb; w = ebb.open(sys.argv[1]).table('t').at_latest(); "
-        "print(len(list(w.snapshot.table.leases.iterdir())))"
+        "print(len(list((w.snapshot.table.hidden / 'leases').iterdir())))"
     )
     child = subprocess.run(
         [sys.executable, "-c", code, str(table.warehouse.root)], capture_output=True, text=True, check=True
@@ -196,7 +196,7 @@ def test_a_child_holds_leases_of_its_own(table: OpenTable) -> None:
         assert child.exitcode == 0
     finally:
         child.kill()
-    assert sorted(lease.pid for lease in leases_in(table.table.leases)) == sorted([os.getpid(), child.pid or 0])
+    assert sorted(lease.pid for lease in leases_in(leases_of(table.table))) == sorted([os.getpid(), child.pid or 0])
     assert [lease.pid for lease in live_leases(table.table, NOW)] == [os.getpid()], "the child is dead"
 
 
@@ -251,7 +251,7 @@ def test_a_session_of_sql_is_told_as_well(table: OpenTable) -> None:
 
 def test_a_lease_that_somebody_removed_has_ended(table: OpenTable) -> None:
     window = table.at_latest()
-    for path in table.table.leases.iterdir():
+    for path in leases_of(table.table).iterdir():
         path.unlink()
     update(table, 3)
     assert table.erase().files_erased
@@ -262,7 +262,7 @@ def test_a_lease_that_somebody_removed_has_ended(table: OpenTable) -> None:
 
 def test_a_renewal_brings_no_lease_back(table: OpenTable, leases: Leases, clocks: Clocks) -> None:
     _, held = taken(leases, table, clocks)
-    end_lease(table.table.leases, held.kept.lease, Ended(7, "of a test"))
+    end_lease(leases_of(table.table), held.kept.lease, Ended(7, "of a test"))
     clocks.seconds += SECONDS / 2
     leases.look()
 
@@ -296,7 +296,7 @@ def test_a_lost_file_under_a_lease_that_is_held_is_damage_too(table: OpenTable) 
 
 
 def test_who_can_write_no_lease_relies_on_the_grace_period(table: OpenTable) -> None:
-    with armed(table.table.leases, full_disk(), 0) as fault:
+    with armed(leases_of(table.table), full_disk(), 0) as fault:
         window = table.at_latest()
     assert fault.seen
     assert live_leases(table.table, NOW) == []
@@ -315,8 +315,8 @@ def foreign(table: OpenTable, **other: Any) -> Lease:
     now_ms = int(NOW.timestamp() * 1000)
     lease = new_lease(version=1, clock=1, what="scan", since=now_ms, until=now_ms + 1000)
     lease = replace(lease, process="elsewhere pid:[1] 7", host="elsewhere", **other)
-    table.table.leases.mkdir(exist_ok=True)
-    write_lease(table.table.leases, lease)
+    leases_of(table.table).mkdir(exist_ok=True)
+    write_lease(leases_of(table.table), lease)
     return lease
 
 
@@ -329,7 +329,7 @@ def test_a_lease_of_another_machine_counts_until_its_time_is_over(table: OpenTab
     done = later.erase()
     assert (done.files_leased, done.leases_ended) == (0, 0)
     assert done.files_erased > 0
-    word = json.loads((table.table.leases / f"{lease.id}.ended").read_text())
+    word = json.loads((leases_of(table.table) / f"{lease.id}.ended").read_text())
     assert word["why"] == "it was not renewed after 2026-01-01T12:00:01Z"
 
 
@@ -343,7 +343,7 @@ def test_a_process_that_died_here_is_known_to_be_dead(table: OpenTable) -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"READY\n"
-        (lease,) = leases_in(table.table.leases)
+        (lease,) = leases_in(leases_of(table.table))
         assert not is_dead(lease)
         assert not is_dead(replace(lease, process="elsewhere pid:[1] 7")), "nobody can look there"
         assert is_dead(replace(lease, process=lease.process + "1")), "another process has its number"
@@ -369,17 +369,17 @@ def test_a_process_that_died_here_is_known_to_be_dead(table: OpenTable) -> None:
 )
 def test_what_is_no_lease_keeps_nothing_and_stops_nobody(table: OpenTable, spoil: Callable[[str], str]) -> None:
     lease = foreign(table)
-    path = table.table.leases / f"{lease.id}.lease"
+    path = leases_of(table.table) / f"{lease.id}.lease"
     path.write_text(spoil(path.read_text()))
     update(table, 3)
 
-    assert leases_in(table.table.leases) == []
+    assert leases_in(leases_of(table.table)) == []
     assert table.erase().files_leased == 0
     assert table.status().leases == ()
 
 
 def test_what_is_left_in_the_folder_goes_after_a_day(table: OpenTable) -> None:
-    folder = table.table.leases
+    folder = leases_of(table.table)
     folder.mkdir(exist_ok=True)
     lease = foreign(table)
     for name in ("0123456789ab.ended", "0123456789ab.new"):

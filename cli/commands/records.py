@@ -1,0 +1,114 @@
+"""forget."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ebb.cli.commands.read import read_lines
+from ebb.cli.interrupts import guarded
+from ebb.cli.options import DryRun, Json, Name, Wait, Yes, state
+from ebb.cli.output import render
+
+if TYPE_CHECKING:
+    from ebb.maintenance.api.table import OpenTable
+    from ebb.maintenance.records import Forgotten
+
+__all__ = ["forget"]
+
+Keys = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="KEY",
+        help="Keys; parts of a composite key joined by commas, leading parts alone are enough.",
+        show_default=False,
+    ),
+]
+KeysFrom = Annotated[
+    Path | None,
+    typer.Option(
+        "--keys-from",
+        metavar="FILE",
+        help="Read keys from a file, one per line; - for standard input, so that no key is in the list of processes.",
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", metavar="EXPR", help="Records for which this holds; conditions are those of ebb scan."),
+]
+Case = Annotated[
+    str | None, typer.Option("--case", metavar="ID", help="Under which case; the log keeps it, so no key in it.")
+]
+Actor = Annotated[
+    str | None, typer.Option("--actor", metavar="WHO", help="Who asked; the user of this process by default.")
+]
+
+
+def keys_of(table: OpenTable, keys: list[str] | None, keys_from: Path | None) -> list[Any]:
+    """Return the keys of a command as values."""
+    from ebb.maintenance.reading import read_keys
+
+    texts = [*(keys or ()), *(() if keys_from is None else read_lines(keys_from))]
+    return read_keys(table.table.snapshot().spec, texts)
+
+
+def forget(
+    ctx: typer.Context, name: Name, key: Keys = None, keys_from: KeysFrom = None, where: Where = None,
+    within: Annotated[str | None, typer.Option("--within", metavar="D", help="How long their bytes may stay on disk, 0 for not at all; the grace period and a tick by default.")] = None,
+    case: Case = None, actor: Actor = None, yes: Yes = False, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Remove records now, and their bytes within a time: an erasure request.
+
+    They also leave the quarantine, and files in the landing folder that hold them are deleted. Nothing of them stays in the
+    log but how many there were, who asked, and a salted hash of what was asked. With --within less than the grace period,
+    reads that are running may meet an erased file and fail; they never return a short answer.
+    """
+    table = state(ctx).open().table(name)
+    with guarded(table):
+        done = table.forget(
+            *keys_of(table, key, keys_from),
+            where=where,
+            within=within,
+            case=case,
+            actor=actor,
+            yes=yes,
+            wait=wait,
+            dry_run=dry_run,
+            progress=render.progress,
+        )
+    render.clear_progress()
+    if json:
+        render.json_object(asdict(done))
+    else:
+        render.lines([*_forgotten(done), *(f"  warning: {render.visible(warning)}" for warning in done.warnings)])
+
+
+def _forgotten(done: Forgotten) -> list[str]:
+    """Tell what was forgotten."""
+    if done.is_nothing:
+        return [f"{done.name}: nothing to forget: no record was found"]
+    would = "would be " if done.dry_run else ""
+    hidden = done.expired_records + done.removed_records
+    expired = f", {render.counted(hidden, 'expired or removed record')}" if hidden else ""
+    text = [f"{done.name}: {render.counted(done.records, 'live record')}{expired} {would}forgotten"]
+    if done.is_committed:
+        text[0] += f", version {done.version}, {done.seconds:.2f} s"
+    became = f"{render.counted(done.files_removed, 'file')} {'would become' if done.dry_run else 'became'} {done.files_added}"
+    if done.files_removed:
+        written = f" ({render.bytes_text(done.bytes_written)})" if done.is_committed else ""
+        text.append(f"  {became}{written}, cells touched: {done.cells_touched}")
+    if done.quarantined_records:
+        text.append(f"  {render.counted(done.quarantined_records, 'record')} of the quarantine {would}removed")
+    if done.landed_files:
+        files = ", ".join(map(render.visible, done.landed_files))
+        text.append(f"  {render.counted(len(done.landed_files), 'file')} of the landing folder {would}deleted: {files}")
+    if done.erased_files:
+        text.append(f"  {render.counted(done.erased_files, 'file')} erased from the disk")
+    elif done.erase_by:
+        text.append(
+            f"  their bytes are on disk until {done.erase_by} at the latest: updates erase them, or ebb erase {done.name}"
+        )
+    return [*text, *(["(dry run: nothing was changed)"] if done.dry_run else [])]

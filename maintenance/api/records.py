@@ -1,0 +1,62 @@
+"""What the commands do that change what was promised about records, for ``table.forget(...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ebb.maintenance.values import Duration, Wait, read_duration
+from ebb.warehouse.store.users import user_name
+from ebb.warehouse.table.snapshot import Table
+
+if TYPE_CHECKING:
+    from ebb.maintenance.api.warehouse import Warehouse
+    from ebb.maintenance.records import Ask, Forgotten
+
+__all__ = ["RecordChanges"]
+
+
+class RecordChanges:
+    """The part of a table that changes single records.
+
+    ``actor`` is who asked, by default the user of this process; ``case`` is why, a text that the log keeps.
+    """
+
+    warehouse: Warehouse
+    table: Table
+
+    def forget(
+        self,
+        *keys: Any,
+        where: str | None = None,
+        within: Duration | None = None,
+        case: str | None = None,
+        actor: str | None = None,
+        yes: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Forgotten:
+        """Remove records now: those of some keys, or those for which a condition holds.
+
+        Reads hide them from this commit on. ``within``: how long their bytes may stay on disk, 0 for not at all; by
+        default the grace period of readers and a tick. Quarantine and landing folder are looked through as well. ``yes``:
+        also more than half of the live records by a condition.
+        """
+        from ebb.maintenance.records import forget
+
+        ask = self._ask(keys, where, case, actor)
+        kind = self.table.snapshot().spec.timeline.kind
+        span = None if within is None else 0 if within in (0, "0") else read_duration(kind, within)
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
+        return forget(self.table, ask, context, within=span, yes=yes)
+
+    def _ask(self, keys: Sequence[Any], where: str | None, case: str | None, actor: str | None) -> Ask:
+        from ebb.maintenance.records import Ask
+        from ebb.warehouse.read.key_values import key_values
+
+        spec = self.table.snapshot().spec
+        columns = [spec.column(name) for name in spec.key]
+        return Ask(
+            keys=tuple(key_values(columns, keys)), where=where, by=user_name() if actor is None else actor, case=case
+        )

@@ -1,0 +1,51 @@
+"""What forgetting or amending chosen records does to the files.  Pure.
+
+Only files that hold chosen records are written again: run by run, so that a run stays sorted and what lies between is
+copied as it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ebb.index.cellfile import CellFile, Chosen, Rewrite
+from ebb.index.grid import Cell
+from ebb.maintenance.plan.change import Plan
+
+__all__ = ["counts_of", "plan_forget"]
+
+
+def plan_forget(chosen: Sequence[Chosen], *, clock: int) -> Plan:
+    """Write the files that hold chosen records again without them, and without what has expired."""
+    files = [some.file for some in chosen]
+    rewrites = _left(chosen, clock)
+    return Plan(removes=tuple(files), rewrites=rewrites, within=frozenset(file.cell for file in files))
+
+
+def counts_of(chosen: Iterable[Chosen]) -> Counter[int]:
+    """Return how many chosen records that have not expired expire in each slot."""
+    return sum((Counter(some.live) for some in chosen), Counter[int]())
+
+
+def _left(chosen: Sequence[Chosen], clock: int) -> tuple[Rewrite, ...]:
+    """Return what writes the rest of files again; nothing is left of a dead one, or of one that is chosen as a whole."""
+    runs: dict[tuple[str, Cell], list[Chosen]] = defaultdict(list)
+    for some in chosen:
+        if not some.file.is_dead(clock) and some.records < some.file.records:
+            runs[some.file.folder, some.file.cell].append(some)
+    rewrites = (
+        Rewrite(
+            cell=cell,
+            inputs=_files(run),
+            clock=clock,
+            without={some.file.path: some.places for some in run},
+        )
+        for (_, cell), run in sorted(runs.items())
+    )
+    return tuple(replace(rewrite, part=str(number)) for number, rewrite in enumerate(rewrites))
+
+
+def _files(chosen: Iterable[Chosen]) -> tuple[CellFile, ...]:
+    return tuple(some.file for some in chosen)

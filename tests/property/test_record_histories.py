@@ -1,0 +1,155 @@
+"""Random histories in which records are forgotten among updates, seals, purges, erasures and kills, against the model.
+
+A kill breaks a request or an update off at a random step; whoever comes next finds the state before or after, and the
+request is made again. A follower reads all changes, and has in the end what the model told it; if records were forgotten
+so fast that it could not be told, it was told that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebb import OpenTable, TooLateError
+from tests.builders import arrow_batch, integer_table, open_warehouse, scanned
+from tests.canaries import canaries_on_disk
+from tests.faults import Interruption, armed
+from tests.model import Model, Record
+from tests.seeds import drawn_seed, rounds
+
+SPAN = 6
+WAYS = {
+    "retire": {"policy": "3x2", "strategy": "retire", "deletion_bound": "6"},
+    "norebuild": {"grid": "3x3", "strategy": "norebuild", "deletion_bound": "8"},
+    "rebuild": {"grid": "3x3", "strategy": "rebuild", "deletion_bound": "6"},
+}
+STEPS = 12
+Told = Counter[tuple[str, int, int]]  # change, id, when it expires
+
+
+class History:
+    """A table, its model, and what a follower is told."""
+
+    def __init__(self, root: Path, way: dict[str, str], dice: random.Random) -> None:
+        self.root, self.dice = root, dice
+        integer_table(open_warehouse(root), reader_time="1", **way)
+        self.model = Model(self.table.table.snapshot().spec.timeline)
+        self.number = self.clock = self.edits = self.kills = self.late = 0
+        self.told: Told = Counter()
+        self.expected: Told = Counter()
+        self.version = -1
+        self.gone: dict[str, int] = {}  # canaries that must be gone, and from which slot on
+
+    @property
+    def table(self) -> OpenTable:
+        """Open the table afresh, as another process would."""
+        return open_warehouse(self.root).table("t")
+
+    def key(self) -> str:
+        return f"canary{self.dice.randrange(8)}"
+
+    def update(self) -> None:
+        self.clock += 1
+        batch = []
+        for _ in range(self.dice.randrange(9)):
+            self.number += 1
+            inserted = self.clock - self.dice.randrange(2)
+            expires = self.clock + 1 + self.dice.randrange(SPAN - 1)
+            batch.append(Record(self.number, self.key(), inserted, expires))
+        before = {record.id: record for record in self.model.window()}
+        outcome = self.model.apply(self.clock, batch)
+        left = {record.id for record in self.model.window()}
+        self.tell("admitted", outcome.admitted)
+        self.tell("expired", [record for id, record in before.items() if id not in left])
+        self.gone = {key: slot for key, slot in self.gone.items() if key not in {record.key for record in batch}}
+        self.done(lambda table: table.update(arrow_batch(batch), at=self.clock))
+
+    def forget(self) -> None:
+        within = self.dice.choice([None, 0, 1, 2])
+        if self.dice.random() < 0.7:
+            key = self.key()
+            chosen: Callable[[Record], bool] = lambda record: record.key == key  # noqa: E731 - a choice like the other
+            asked: tuple[tuple[Any, ...], dict[str, Any]] = ((key,), {})
+            self.gone[key] = self.clock + (2 if within is None else within)
+        else:
+            modulus = self.dice.randrange(2, 6)
+            first = self.number // 2
+            chosen = lambda record: record.id < first and record.id > first - modulus  # noqa: E731
+            asked = ((), {"where": f"id < {first} and id > {first - modulus}", "yes": True})
+        self.tell("forgotten", self.model.forget(chosen))
+        self.edits += 1
+        self.done(lambda table: table.forget(*asked[0], within=within, **asked[1]))
+
+    def done(self, work: Callable[[OpenTable], Any]) -> None:
+        """Do something, perhaps killed on the way and then done again."""
+        while self.dice.random() < 0.25:
+            with armed(self.root, Interruption(), self.dice.randrange(60)):
+                try:
+                    work(self.table)
+                    break
+                except Interruption:
+                    self.kills += 1
+        work(self.table)
+
+    def upkeep(self) -> None:
+        self.done(self.dice.choice([lambda t: t.seal(), lambda t: t.purge(), lambda t: t.erase()]))
+
+    def tell(self, change: str, records: list[Record]) -> None:
+        self.expected.update((change, record.id, record.expires or 0) for record in records)
+
+    def check(self) -> None:
+        """Compare the window, the counts, probes, what a follower is told, and what is on disk."""
+        table = self.table
+        window = sorted((r.id, r.key, r.inserted, r.expires) for r in self.model.window())
+        found = [(row["id"], row["key"], row["inserted"], row["expires"]) for row in scanned(table)]
+        assert sorted(found) == window
+        assert table.table.snapshot().ledger.live == Counter(expires for *_, expires in window)
+        key = self.key()
+        probed = table.probe(key)
+        assert sorted(probed["id"].to_pylist()) == [id for id, other, *_ in window if other == key]
+        self.follow(table)
+        late = {key for key, slot in self.gone.items() if slot <= self.clock}
+        assert not late & canaries_on_disk(self.root)
+
+    def follow(self, table: OpenTable) -> None:
+        """Take in what was committed since the last time; a follower that is late says so, and begins anew from there."""
+        try:
+            for commit in table.changes("start" if self.version < 0 else self.version, expiries=True):
+                rows = commit.records.read_all().to_pylist()
+                self.told.update((row["_change"], row["id"], row["expires"]) for row in rows)
+                self.version = commit.version
+        except TooLateError as error:
+            assert any(commit.op == "forget" for commit in table.history() if commit.version > self.version)
+            self.version, self.late = error.args[2], self.late + 1
+            self.told, self.expected = Counter(), Counter()
+            self.follow(table)
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_after_any_history_the_table_is_the_model_and_a_follower_knows_why(
+    way: str, tmp_path: Path, record_property: Any
+) -> None:
+    dice = random.Random(drawn_seed())
+    steps = edits = kills = canaries = 0
+    for number in range(rounds(2)):
+        history = History(tmp_path / str(number), WAYS[way], dice)
+        history.update()
+        for _ in range(STEPS):
+            dice.choice([history.update, history.update, history.forget, history.upkeep])()
+            history.check()
+            steps += 1
+        for _ in range(3):
+            history.update()
+            history.check()
+        assert history.told == history.expected
+        edits, kills = edits + history.edits, kills + history.kills
+        canaries += len(history.gone)
+    record_property(
+        "figures", f"amendments and holds: {steps} steps of {way}, {kills} kills, differences from the model 0"
+    )
+    record_property("figures", f"forgotten canaries of {way}: {canaries}, found after the time given 0")

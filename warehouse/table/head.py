@@ -1,0 +1,91 @@
+"""The head record on disk: read before the log is opened, written after each commit under the writer's lock.
+
+Read first, because a log only grows: one that is opened later must hold what the head record says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ebb.index.errors import LostHeadError, RolledBackError
+from ebb.index.head import Head, lost, new_file, places, rolled_back
+from ebb.warehouse.store.errors import disk_error, refusal
+from ebb.warehouse.store.files import overwrite, read_file, replace_file
+from ebb.warehouse.store.paths import HEAD
+from ebb.warehouse.table.log import LogEntry
+
+__all__ = ["Known", "head_of", "keep_from", "read_head", "vouched", "write_head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The head record of a table, or what is wrong with it."""
+
+    head: Head | None
+    problem: str = ""
+    next_at: int | None = None  # where the next one goes; None: in a new file
+    is_whole: bool = True
+
+
+def read_head(hidden: Path) -> Known:
+    """Read the head record in the hidden folder of a table."""
+    try:
+        found = places(read_file(f"{hidden}/{HEAD}"))
+    except FileNotFoundError:
+        return Known(None, "is missing")
+    except OSError as error:
+        if refusal(error):
+            raise disk_error(error, f"the head record cannot be read: {hidden}/{HEAD}") from error
+        return Known(None, "is damaged")
+    problem = "" if found.head else "is damaged"
+    return Known(found.head, problem, found.next_at if found.head else None, found.is_whole)
+
+
+def write_head(hidden: Path, head: Head, known: Known | None = None) -> Head:
+    """Write the next head record, after the one that is known; returns it.
+
+    Requires the writer's lock. What goes wrong comes as OSError.
+    """
+    known = known or Known(None)
+    made = replace(head, serial=known.head.serial + 1 if known.head else 0)
+    if known.next_at is None:
+        replace_file(hidden / HEAD, new_file(made))
+    else:
+        overwrite(hidden / HEAD, made.dumps(), known.next_at)
+    return made
+
+
+def head_of(entry: LogEntry, metadata: Mapping[str, Any], clock: int | None, *, oldest: int) -> Head:
+    """Return the head record of a commit."""
+    return Head(
+        table=str(metadata["id"]),
+        version=entry.version,
+        commit=entry.id,
+        entry=entry.hash,
+        clock=clock,
+        oldest=oldest,
+    )
+
+
+def keep_from(hidden: Path, version: int) -> None:
+    """Say that the log need not have entries before a version: before they are removed.  Requires the writer's lock."""
+    known = read_head(hidden)
+    if known.head is not None and version > known.head.oldest:
+        write_head(hidden, replace(known.head, oldest=version), known)
+
+
+def vouched(
+    name: str, log: Path, known: Known, *, table: str, newest: LogEntry | None, version: int
+) -> RolledBackError | LostHeadError | None:
+    """Return what is wrong with a log that was opened after its head record was read; None if nothing is.
+
+    ``newest``: its entry ``version``.  Reads one more entry if the log goes on after the head.
+    """
+    head = known.head
+    if head is None:
+        return lost(name, known.problem)
+    entry = newest if head.version == version else LogEntry.read(log, head.version)
+    return rolled_back(name, head, table=table, newest=version, entry=entry.hash if entry else None)
