@@ -208,7 +208,7 @@ def test_drop_asks_and_without_a_terminal_wants_to_be_told(with_table: Command) 
 def test_drop_as_json(with_table: Command) -> None:
     assert with_table.right("drop", "t", "--dry-run", "--json").json["dropped"] is False
     told = with_table.right("drop", "t", "--yes", "--json").json
-    assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0, "left_behind": None}
+    assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0, "left_behind": None, "backups": []}
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ _STATUS = {
     "quarantined", "landing_waiting", "landing_refused", "evidence_retention", "evidence_retention_seconds", "bound_missed_at",
     "bound_missed_in_ticks", "recent_received", "recent_quarantined", "evidence_behind", "evidence_lost", "checked", "checked_seconds_ago",
     "check_failed",
+    "backups", "restored_version",
 }  # fmt: skip
 
 

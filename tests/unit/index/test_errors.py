@@ -28,6 +28,7 @@ from ebb.index.errors import (
     NotDueError,
     OverDeletionError,
     ProtocolError,
+    RestoredError,
     RetryError,
     RolledBackError,
     SchemaDriftError,
@@ -135,6 +136,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         AdoptionError("t", "a/b.parquet", "a record has no slot", 2),
         "what another tool did to table t cannot be adopted: a/b.parquet: a record has no slot, and 2 more files; nothing was changed; restore the table from a backup",
+    ),
+    (
+        RestoredError("t", 7),
+        "table t was restored from a backup of version 7, and nothing is written to it yet; adopt it if it goes on in place of the original, or drop it",
     ),
     (
         ProtocolError("t", 3, 7, ["deletionVectors"]),
