@@ -30,6 +30,7 @@ STEPS = {
     "expires": "pass either --expires COLUMN or EXPRESSION, or --lifetime",
     "expire_all": "pass --yes if that is meant",
     "extra_computed": "leave it out, or pass --extra ignore",
+    "forget": "choose a later time, or run ebb forget",
     "from_start": "pass --since start, and to --resume a file that is not there yet",
     "keys_or_where": "pass KEY..., --keys-from or --where",
     "landing": "run ebb alter {2} --landing FOLDER",

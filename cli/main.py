@@ -43,7 +43,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.changes, read.sql, prompt.shell, read.publish),
     "See": (see.status, see.history, see.explain, see.quarantine),
-    "Records": (records.forget,),
+    "Records": (records.amend, records.forget),
     "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase),
 }
 

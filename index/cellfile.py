@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from ebb.index.grid import Cell
 
-__all__ = ["ANY_SLOT", "CellFile", "Chosen", "Places", "RangesObject", "Removal", "Rewrite"]
+__all__ = ["AMENDED", "ANY_SLOT", "CellFile", "Chosen", "Places", "RangesObject", "Removal", "Rewrite"]
 _ROW_GROUP_BYTES = 1024 * 1024  # about what a row group has
+AMENDED = "amended"  # the part of a commit with records as they were amended
 
 Places = Mapping[int, Any]  # some records of a file: of each row group, by number, their places in it, in order
 

@@ -12,14 +12,15 @@ import typer.main
 from ebb.cli.main import app
 from ebb.index.inputs import InputRules
 from ebb.maintenance.adopt import Adoption
+from ebb.maintenance.amend import Amended
 from ebb.maintenance.declare import Description
+from ebb.maintenance.forget import Forgotten
 from ebb.maintenance.inspect.explain import Explanation
 from ebb.maintenance.inspect.history import Commit
 from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.landing_place import Kept
-from ebb.maintenance.records import Forgotten
 from ebb.maintenance.retry import Cleared
 from ebb.maintenance.update import Report
 from ebb.maintenance.upkeep import Erasure, Upkeep
@@ -48,6 +49,7 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "history": ("`name`, `oldest_version`, `log_retention`, `log_retention_seconds` and `commits`, a list; what a commit does not say is left out", (Commit,)),
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
+    "amend": ("what was amended", (Amended,)),
     "forget": ("what was forgotten", (Forgotten,)),
     "adopt": ("the adoption", (Adoption,)),
     "seal": ("what was done", (Upkeep,)),

@@ -1,4 +1,4 @@
-"""forget."""
+"""amend, forget."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ebb.cli.options import DryRun, Json, Name, Wait, Yes, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
+    from ebb.maintenance.amend import Amended
     from ebb.maintenance.api.table import OpenTable
-    from ebb.maintenance.records import Forgotten
+    from ebb.maintenance.forget import Forgotten
 
-__all__ = ["forget"]
+__all__ = ["amend", "forget"]
 
 Keys = Annotated[
     list[str] | None,
@@ -111,4 +112,51 @@ def _forgotten(done: Forgotten) -> list[str]:
         text.append(
             f"  their bytes are on disk until {done.erase_by} at the latest: updates erase them, or ebb erase {done.name}"
         )
+    return [*text, *(["(dry run: nothing was changed)"] if done.dry_run else [])]
+
+
+def amend(
+    ctx: typer.Context, name: Name,
+    expires: Annotated[str, typer.Option("--expires", metavar="T", help="When the records expire from now on.")],
+    key: Keys = None, keys_from: KeysFrom = None, where: Where = None,
+    case: Case = None, actor: Actor = None, yes: Yes = False, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
+) -> None:  # fmt: skip
+    """Shorten or prolong the lives of records: from now on they expire at another time.
+
+    It must be after the clock, and at most a span after each of them was inserted. What has expired is not brought back; to
+    remove records at once, there is ebb forget.
+    """
+    table = state(ctx).open().table(name)
+    with guarded(table):
+        done = table.amend(
+            *keys_of(table, key, keys_from),
+            expires=expires,
+            where=where,
+            case=case,
+            actor=actor,
+            yes=yes,
+            wait=wait,
+            dry_run=dry_run,
+            progress=render.progress,
+        )
+    render.clear_progress()
+    if json:
+        render.json_object(asdict(done))
+    else:
+        render.lines([*_amended(done), *(f"  warning: {render.visible(warning)}" for warning in done.warnings)])
+
+
+def _amended(done: Amended) -> list[str]:
+    """Tell what was amended."""
+    if not done.records:
+        return [f"{done.name}: nothing to amend: no live record was found that expires at another time"]
+    verb = "would expire" if done.dry_run else "expire"
+    text = [f"{done.name}: {render.counted(done.records, 'record')} {verb} at {done.expires} (slot {done.to_slot})"]
+    if done.is_committed:
+        text[0] += f", version {done.version}, {done.seconds:.2f} s"
+    became = f"{render.counted(done.files_removed, 'file')} {'would become' if done.dry_run else 'became'} {done.files_added}"
+    written = f" ({render.bytes_text(done.bytes_written)})" if done.is_committed else ""
+    text.append(
+        f"  {became}{written}, cells touched: {done.cells_touched}; {done.shortened:,} of them sooner than before"
+    )
     return [*text, *(["(dry run: nothing was changed)"] if done.dry_run else [])]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ebb.maintenance.values import Duration, Wait, read_duration
+from ebb.maintenance.values import Duration, Time, Wait, read_duration, read_time
 from ebb.warehouse.store.users import user_name
 from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
+    from ebb.maintenance.amend import Amended
     from ebb.maintenance.api.warehouse import Warehouse
-    from ebb.maintenance.records import Ask, Forgotten
+    from ebb.maintenance.ask import Ask
+    from ebb.maintenance.forget import Forgotten
 
 __all__ = ["RecordChanges"]
 
@@ -43,7 +45,7 @@ class RecordChanges:
         default the grace period of readers and a tick. Quarantine and landing folder are looked through as well. ``yes``:
         also more than half of the live records by a condition.
         """
-        from ebb.maintenance.records import forget
+        from ebb.maintenance.forget import forget
 
         ask = self._ask(keys, where, case, actor)
         kind = self.table.snapshot().spec.timeline.kind
@@ -51,8 +53,32 @@ class RecordChanges:
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
         return forget(self.table, ask, context, within=span, yes=yes)
 
+    def amend(
+        self,
+        *keys: Any,
+        expires: Time,
+        where: str | None = None,
+        case: str | None = None,
+        actor: str | None = None,
+        yes: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Amended:
+        """Let live records of some keys, or those for which a condition holds, expire at another time.
+
+        It must be after the clock, and at most a span after each of them was inserted. A time that the table computed is
+        replaced too, and not computed again. ``yes``: also shorten more than half of the live records by a condition.
+        """
+        from ebb.maintenance.amend import amend
+
+        ask = self._ask(keys, where, case, actor)
+        time = read_time(self.table.snapshot().spec.timeline.kind, expires)
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
+        return amend(self.table, ask, context, expires=time, yes=yes)
+
     def _ask(self, keys: Sequence[Any], where: str | None, case: str | None, actor: str | None) -> Ask:
-        from ebb.maintenance.records import Ask
+        from ebb.maintenance.ask import Ask
         from ebb.warehouse.read.key_values import key_values
 
         spec = self.table.snapshot().spec

@@ -10,11 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ebb.index.cellfile import CellFile, Chosen, Rewrite
-from ebb.index.grid import Cell
+from ebb.index.cellfile import AMENDED, CellFile, Chosen, Rewrite
+from ebb.index.grid import Cell, Grid
 from ebb.maintenance.plan.change import Plan
 
-__all__ = ["counts_of", "plan_forget"]
+__all__ = ["counts_of", "plan_amend", "plan_forget"]
 
 
 def plan_forget(chosen: Sequence[Chosen], *, clock: int) -> Plan:
@@ -22,6 +22,30 @@ def plan_forget(chosen: Sequence[Chosen], *, clock: int) -> Plan:
     files = [some.file for some in chosen]
     rewrites = _left(chosen, clock)
     return Plan(removes=tuple(files), rewrites=rewrites, within=frozenset(file.cell for file in files))
+
+
+def plan_amend(grid: Grid, chosen: Sequence[Chosen], *, clock: int, expires: tuple[str, int, int]) -> Plan:
+    """Write the files that hold chosen records again without them, and these into the cells of their new expiration slot.
+
+    They stay in their groups: when they were inserted does not change. ``expires``: the column, the time, the slot.
+    """
+    plan = plan_forget(chosen, clock=clock)
+    cohort = grid.cohorts.partition(expires[2])
+    groups: dict[Cell, list[Chosen]] = defaultdict(list)
+    for some in chosen:
+        groups[some.file.cell._replace(cohort=cohort)].append(some)
+    amended = (
+        Rewrite(
+            cell=cell,
+            inputs=_files(group),
+            clock=clock,
+            part=AMENDED,
+            only={some.file.path: some.places for some in group},
+            expires=expires,
+        )
+        for cell, group in sorted(groups.items())
+    )
+    return replace(plan, rewrites=(*plan.rewrites, *amended), within=plan.within | grid.cells_of_cohorts([cohort]))
 
 
 def counts_of(chosen: Iterable[Chosen]) -> Counter[int]:

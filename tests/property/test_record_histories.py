@@ -1,4 +1,4 @@
-"""Random histories in which records are forgotten among updates, seals, purges, erasures and kills, against the model.
+"""Random histories in which records are amended and forgotten among updates, seals, purges, erasures and kills, against the model.
 
 A kill breaks a request or an update off at a random step; whoever comes next finds the state before or after, and the
 request is made again. A follower reads all changes, and has in the end what the model told it; if records were forgotten
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ebb import OpenTable, TooLateError
+from ebb import InputError, OpenTable, TooLateError
 from tests.builders import arrow_batch, integer_table, open_warehouse, scanned
 from tests.canaries import canaries_on_disk
 from tests.faults import Interruption, armed
@@ -68,6 +68,29 @@ class History:
         self.tell("expired", [record for id, record in before.items() if id not in left])
         self.gone = {key: slot for key, slot in self.gone.items() if key not in {record.key for record in batch}}
         self.done(lambda table: table.update(arrow_batch(batch), at=self.clock))
+
+    def amend(self) -> None:
+        """Let records of a key, or some others, expire at another time; if one would live too long, they must all stay."""
+        key, expires = self.key(), self.clock + self.dice.randrange(1, SPAN)
+        modulus, rest = self.dice.randrange(1, 4), self.dice.randrange(3)
+        by_key = self.dice.random() < 0.5
+
+        def chosen(record: Record) -> bool:
+            return record.key == key if by_key else record.id % modulus == rest
+
+        ids = [record.id for record in self.model.window() if chosen(record) and record.expires != expires]
+        asked: dict[str, Any] = {} if by_key else {"where": f"id in ({', '.join(map(str, ids or [0]))})", "yes": True}
+
+        def work(table: OpenTable) -> Any:
+            return table.amend(*([key] if by_key else []), expires=expires, **asked)
+
+        if any(r.id in ids and expires - (r.inserted or 0) > SPAN for r in self.model.window()):
+            with pytest.raises(InputError, match="longer than the span"):
+                work(self.table)
+            return
+        self.tell("amended", self.model.amend(chosen, expires))
+        self.edits += 1
+        self.done(work)
 
     def forget(self) -> None:
         within = self.dice.choice([None, 0, 1, 2])
@@ -140,7 +163,7 @@ def test_after_any_history_the_table_is_the_model_and_a_follower_knows_why(
         history = History(tmp_path / str(number), WAYS[way], dice)
         history.update()
         for _ in range(STEPS):
-            dice.choice([history.update, history.update, history.forget, history.upkeep])()
+            dice.choice([history.update, history.update, history.forget, history.amend, history.upkeep])()
             history.check()
             steps += 1
         for _ in range(3):

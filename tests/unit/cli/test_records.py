@@ -87,3 +87,39 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], error: str, 
 
     assert refused.code == 2
     assert error in refused.err
+
+
+def test_amend_says_when_records_expire_and_how_many_of_them_sooner(ebb: Command, table: OpenTable) -> None:
+    planned = ebb.right("amend", "t", "k0", "k4", "--expires", 5, "--dry-run").out.splitlines()
+    first, second = ebb.right("amend", "t", "k0", "k4", "--expires", 5).out.splitlines()
+
+    assert planned == [
+        "t: 2 records would expire at 5 (slot 5)",
+        "  1 file would become 2, cells touched: 1; 1 of them sooner than before",
+        "(dry run: nothing was changed)",
+    ]
+    assert first.startswith("t: 2 records expire at 5 (slot 5), version 2, ")
+    assert second.startswith("  1 file became 2 (")
+    assert [row["expires"] for row in table.probe("k0", "k4").to_pylist()] == [5, 5]
+    again = ebb.right("amend", "t", "k0", "--expires", 5).out
+    assert again == "t: nothing to amend: no live record was found that expires at another time\n"
+    told = ebb.right("amend", "t", "--where", "id = 3", "--expires", 4, "--json").json
+    assert (told["records"], told["to_slot"], told["shortened"], told["is_committed"]) == (1, 4, 1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (("k0",), 2, "missing option"),
+        (("k0", "--expires", 1), 1, "records cannot expire at 1: the clock of table t is at 1; choose a later time, or run ebb forget"),
+        (("k0", "--expires", 9), 1, "longer than the span 6 if it expired at 9; choose a time up to 7, or choose other records"),
+        (("--where", "id >= 0", "--expires", 2, "--yes"), 0, ""),
+        (("--where", "id >= 0", "--expires", 2), 1, "it would shorten the lives of 5 of 5 live records, more than half of them; pass --yes if that is meant"),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("table")
+def test_what_cannot_be_amended_is_refused(arguments: tuple[object, ...], code: int, error: str, ebb: Command) -> None:
+    refused = ebb("amend", "t", *arguments)
+
+    assert refused.code == code
+    assert error in refused.err
