@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ebb.cli.output import render
+from ebb.index.errors import RolledBackError
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -44,17 +45,26 @@ def terminable() -> Iterator[None]:
 @contextmanager
 def guarded(table: OpenTable) -> Iterator[None]:
     """Say after an interruption what the table looks like now."""
-    before = table.table.snapshot().version
+    before = _version(table)
     try:
         with terminable():
             yield
     except Terminated as interruption:
         render.clear_progress()
-        after = table.table.snapshot()
-        if after.version == before:
-            render.error(f"interrupted; table {table.name} is as it was, at version {before}")
+        if _version(table) == before:
+            at = "" if before is None else f", at version {before}"
+            render.error(f"interrupted; table {table.name} is as it was{at}")
         else:
+            after = table.table.snapshot()
             render.error(
                 f"interrupted after the commit; table {table.name} is at version {after.version}, slot {after.ledger.clock}"
             )
         raise typer.Exit(interruption.code) from None
+
+
+def _version(table: OpenTable) -> int | None:
+    """Return the newest version of a table; None if its log was rolled back, which the work itself is about."""
+    try:
+        return table.table.snapshot().version
+    except RolledBackError:
+        return None

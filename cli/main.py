@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from ebb.cli.commands import define, ingest, maintain, read, records
+from ebb.cli.commands import check as sound
+from ebb.cli.commands import define, ingest, maintain, prove, read, records
 from ebb.cli.commands import inspect as see
 from ebb.cli.commands import shell as prompt
 from ebb.cli.hints import error_text
@@ -26,6 +27,7 @@ from ebb.cli.options import State
 from ebb.cli.output import render
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 __all__ = ["app", "main"]
 
@@ -42,10 +44,13 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Define": (define.create, define.alter, define.drop),
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.changes, read.sql, prompt.shell, read.publish),
-    "See": (see.status, see.history, see.explain, see.quarantine),
+    "See": (see.status, see.history, see.explain, see.quarantine, sound.check, prove.evidence, prove.metrics),
     "Records": (records.amend, records.forget),
-    "Maintain": (maintain.adopt, maintain.seal, maintain.purge, maintain.erase),
+    "Maintain": (maintain.adopt, sound.repair, maintain.seal, maintain.purge, maintain.erase),
 }
+
+
+_TOLD = (ForeignCommitWarning, LostHeadWarning)
 
 
 class _Command(TyperCommand):
@@ -139,13 +144,14 @@ def _told_warnings() -> Iterator[None]:
         others = warnings.showwarning
 
         def tell(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, ForeignCommitWarning):
+            if not issubclass(category, _TOLD):
                 others(message, category, *where, **more)
             elif (text := error_text(message.args[0])) not in told:
                 told.add(text)
                 render.warning(text)
 
-        warnings.simplefilter("always", ForeignCommitWarning)
+        for told_one in _TOLD:
+            warnings.simplefilter("always", told_one)
         warnings.showwarning = tell  # as the documentation says
         yield
 

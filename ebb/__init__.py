@@ -14,17 +14,20 @@ from ebb.index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
     InDoubtError,
     InputError,
     JumpError,
     LockedError,
+    LostHeadError,
     MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -35,6 +38,7 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.foreign import ForeignCommitWarning
+from ebb.index.head import LostHeadWarning
 
 if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
@@ -49,6 +53,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
     "ForeignCommitWarning",
@@ -56,6 +61,8 @@ __all__ = [
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
+    "LostHeadWarning",
     "MassDeletionError",
     "NotDueError",
     "OpenTable",
@@ -63,6 +70,7 @@ __all__ = [
     "ProtocolError",
     "Report",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",

@@ -107,7 +107,7 @@ class Contents:
         self.chunk_starts, self.chunk_bytes = found["chunk_starts"], found["chunk_bytes"]
         self.chunk_values, self.chunk_sums = found["chunk_values"], found["chunk_sums"]
         self.page_bytes, self.page_records = found["page_bytes"], found["page_records"]
-        self.page_sums, self._chunk_pages = found["page_sums"], found["chunk_pages"]
+        self.page_sums, self.chunk_pages = found["page_sums"], found["chunk_pages"]
         self.chunk_codecs = found["chunk_codecs"]
         self._filters = found["filter_starts"], found["filter_bytes"], found["filter_sums"]
         self._bits = bits
@@ -177,7 +177,7 @@ class Contents:
     def pages(self, row_group: int, leaf: int) -> range:
         """Return the places of the pages of a column chunk."""
         chunk = row_group * self.leaves + leaf
-        return range(self._chunk_pages[chunk - 1] if chunk else 0, self._chunk_pages[chunk])
+        return range(self.chunk_pages[chunk - 1] if chunk else 0, self.chunk_pages[chunk])
 
     def row_group_bytes(self, row_group: int) -> int:
         """Return the compressed size of a row group."""
@@ -189,6 +189,12 @@ class Contents:
         place = column * self.row_groups + row_group
         starts, sizes, sums = self._filters
         return Filter(starts[place], sizes[place], sums[place])
+
+    def has_filters_in(self, size_bytes: int) -> bool:
+        """Whether the Bloom filters lie in a file of this size, and those that it knows are all there."""
+        starts, sizes, _ = self._filters
+        end = max(map(int.__add__, starts, sizes), default=0)
+        return end <= size_bytes and (self._bits is None or end - self._first_filter <= len(self._bits))
 
     @property
     def has_bits(self) -> bool:
@@ -213,6 +219,8 @@ def _texts(data: memoryview, ends: Sequence[int]) -> list[bytes]:
     """Return byte strings that lie one after the other."""
     whole, start, texts = bytes(data), 0, []
     for end in ends:
+        if end < start:  # many of them could hold all of the bytes
+            raise _another_length()
         texts.append(whole[start:end])
         start = end
     return texts

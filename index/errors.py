@@ -12,7 +12,8 @@
     │   ├── TooLateError              changes that are no longer all there
     │   ├── JumpError                 more than one tick ahead
     │   ├── MassDeletionError         a condition that takes more than half of the live records away
-    │   └── OverDeletionError         a jump that would empty the table
+    │   ├── OverDeletionError         a jump that would empty the table
+    │   └── ExpiredBatchError         a batch of which no record would be kept
     ├── RetryError                    nothing is wrong: try again later
     │   ├── LockedError
     │   ├── NotDueError
@@ -23,6 +24,8 @@
     │   ├── AdoptionError             what it did cannot be adopted
     │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
     ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
+    │   ├── RolledBackError           the log lacks commits that were made: restore it, or adopt it as it is
+    │   └── LostHeadError             nothing tells whether the log is whole: look, and confirm it
     └── EngineError                   Spark, Java or the disk failed
         └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
 
@@ -42,17 +45,20 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
     "InDoubtError",
     "InputError",
     "JumpError",
     "LockedError",
+    "LostHeadError",
     "MassDeletionError",
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
     "RetryError",
+    "RolledBackError",
     "SchemaDriftError",
     "TableExistsError",
     "TooLateError",
@@ -202,6 +208,20 @@ class OverDeletionError(InputError):
         return super().facts.replace("all 1 live records", "the only live record")
 
 
+class ExpiredBatchError(InputError):
+    """Arguments: records, slot, its time, records that were refused besides."""
+
+    template = "all {0} records of the batch had expired by the end of its tick, {2} (slot {1})"
+    step = "nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick: keeping none of it was not allowed"
+    hint = "keep_none"
+
+    @property
+    def facts(self) -> str:
+        """Return what was wrong, and that others were refused."""
+        refused = int(self.args[3])
+        return super().facts + (f", and {refused} others were refused" if refused else "")
+
+
 class RetryError(WarehouseError):
     """Nothing is wrong: try again later."""
 
@@ -318,6 +338,22 @@ class CorruptionError(WarehouseError):
 
     template = "{0}: {1}"
     step = "{2}"
+
+
+class RolledBackError(CorruptionError):
+    """Arguments: table, version that the head record names, newest version of the log, what is wrong with the log."""
+
+    template = "the log of table {0} {3}, and version {1} was committed: it was rolled back, truncated or replaced"
+    step = "restore the log, or adopt the table as it is"
+    hint = "rolled_back"
+
+
+class LostHeadError(CorruptionError):
+    """Arguments: table, what is wrong with its head record."""
+
+    template = "the head record of table {0} {1}, so nothing tells whether its log is whole"
+    step = "look whether the newest commit is there, and confirm it"
+    hint = "lost_head"
 
 
 class EngineError(WarehouseError):

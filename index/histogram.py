@@ -12,11 +12,14 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ebb.index.stored import number, unpacked
+
 __all__ = ["Histogram", "sum_between"]
 
 _CODES = ("B", "H", "I", "Q")  # arrays of unsigned integers, from narrow to wide
 _SPREAD = 8  # an array has at most this many places for each slot that is not empty
 _LEVEL = 1  # of compression: the fastest
+_MOST_BYTES = 128 * 1024 * 1024  # of counts when they are unpacked; those of the longest span have half of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +89,20 @@ class Histogram:
 
     @staticmethod
     def loads(how: str, data: bytes) -> Histogram:
-        """Read what :meth:`dumps` wrote.
+        """Read what :meth:`dumps` wrote; ValueError if it is something else.
 
         >>> Histogram.loads(*Histogram.of({7: 300, 9: 1}).dumps()) == Histogram.of({7: 300, 9: 1})
         True
         """
-        raw = zlib.decompress(data)
+        raw = unpacked(data, _MOST_BYTES)
         if how == "scattered":
             half = len(raw) // 2
             return Histogram(scattered=dict(zip(_read("q", raw[:half]), _read("Q", raw[half:]), strict=True)))
         _, code, start = how.split(":")
-        return Histogram(start=int(start), close=_read(code, raw))
+        if code not in _CODES:
+            msg = f"counts are not written as {code!r}"
+            raise ValueError(msg)
+        return Histogram(start=number(int(start)), close=_read(code, raw))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Histogram) and dict(self.items()) == dict(other.items())

@@ -12,6 +12,8 @@ from typing import Any
 from ebb.index.columns import Column
 from ebb.index.conversion import is_convertible
 from ebb.index.errors import SchemaDriftError, UsageError
+from ebb.index.stored import members
+from ebb.index.stored import text as text_of
 
 __all__ = ["SEPARATORS", "InputRules", "InputSchema", "best_separator", "matched"]
 
@@ -76,13 +78,17 @@ class InputRules:
         return json.dumps(changed, sort_keys=True) if changed else ""
 
     @staticmethod
-    def loads(text: str) -> InputRules:
-        """Read what :meth:`dumps` wrote.
+    def loads(written: str) -> InputRules:
+        """Read what :meth:`dumps` wrote; ValueError, TypeError or UsageError if it is something else.
 
         >>> InputRules.loads(InputRules(strict=True).dumps()) == InputRules(strict=True)
         True
         """
-        return InputRules(**json.loads(text)) if text else InputRules()
+        value = members(json.loads(written)) if written else {}
+        texts = [value[name] for name in ("extra", "separator", "encoding") if value.get(name) is not None]
+        for found in (*texts, *members(value.get("rename", {})).values()):
+            text_of(found)
+        return InputRules(**value)
 
 
 def _renamed(rename: Mapping[str, str] | Sequence[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from ebb.index.cellfile import RangesObject
 from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
 from ebb.index.fingerprints import Fingerprints, Segment, fingerprint
 from ebb.index.histogram import Histogram, sum_between
+from ebb.index.stored import items, members, number, number_or_none, text, unpacked
 from ebb.index.timeline import Timeline
 
 __all__ = ["MAX_TICKS", "Change", "Ledger", "State", "check_span", "next_slot", "remembered_ticks"]
@@ -28,6 +29,7 @@ MAX_TICKS = 4_000_000  # of a span: a state has about 6 MB then, and is written 
 _LEAST_TICKS = 64  # a repeat is recognised for this many ticks at least
 _MAGIC = b"EBBLEDG1"
 _PLAIN_ARRIVALS = 64  # more expiration slots than this are stored compressed
+_MOST_BYTES = 16 * MAX_TICKS  # of arrivals when they are unpacked: as many slots as a span can have, and their counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +64,27 @@ class Change:
 
     @staticmethod
     def restored(value: Mapping[str, Any]) -> Change:
-        """Read what :meth:`stored` returned.
+        """Read what :meth:`stored` returned; ValueError if it is something else, KeyError if something is left out.
 
         >>> change = Change(clock=4, arrivals={7: 2}, digest="ab", files=(5, 2**63))
         >>> Change.restored(change.stored()) == change
         True
         """
-        flat = value.get("arrivals", [])
-        numbers = _unpacked(flat) if isinstance(flat, str) else flat
-        packed = base64.b85decode(value.get("files", ""))
+        value = members(value)
+        flat, digest = value.get("arrivals", []), value.get("digest")
+        numbers = list(map(number, _unpacked(flat) if isinstance(flat, str) else items(flat)))
+        packed = base64.b85decode(text(value.get("files", "")))
+        if len(packed) % 8:
+            msg = f"fingerprints of files have {len(packed)} bytes, and each takes 8"
+            raise ValueError(msg)
         return Change(
-            clock=value["clock"],
+            clock=number_or_none(value["clock"]),
             arrivals=dict(zip(numbers[::2], numbers[1::2], strict=True)),
-            digest=value.get("digest"),
+            digest=None if digest is None else text(digest),
             files=struct.unpack(f"<{len(packed) // 8}Q", packed),
-            erased_version=value.get("erased_version"),
-            ranges_added=tuple(RangesObject(*added) for added in value.get("ranges_added", [])),
-            ranges_dropped=tuple(value.get("ranges_dropped", [])),
+            erased_version=number_or_none(value.get("erased_version")),
+            ranges_added=tuple(map(_ranges_object, items(value.get("ranges_added", [])))),
+            ranges_dropped=tuple(map(text, items(value.get("ranges_dropped", [])))),
         )
 
 
@@ -181,15 +187,15 @@ class Ledger:
             msg = "its checksum is wrong"
             raise ValueError(msg)
         end = 16 + struct.unpack_from("<I", data, 12)[0]
-        value = json.loads(data[16:end])
+        value = members(json.loads(data[16:end]))
         ledger = Ledger(
-            clock=value["clock"],
-            live_records=value["live_records"],
-            base=Histogram.loads(value["counts"], data[end:]),
-            erased_version=value["erased_version"],
-            ranges=tuple(RangesObject(*found) for found in value["ranges"]),
+            clock=number_or_none(value["clock"]),
+            live_records=number(value["live_records"]),
+            base=Histogram.loads(text(value["counts"]), data[end:]),
+            erased_version=number(value["erased_version"]),
+            ranges=tuple(map(_ranges_object, items(value["ranges"]))),
         )
-        return ledger, value["segments"]
+        return ledger, list(map(text, items(value["segments"])))
 
     @staticmethod
     def segment_names(data: bytes) -> list[str]:
@@ -225,19 +231,24 @@ class Ledger:
             raise OverDeletionError(slot, slot - self.clock, live)
 
 
+def _ranges_object(value: object) -> RangesObject:
+    generation, cohort, name, files = items(value)
+    return RangesObject(number(generation), number(cohort), text(name), number(files))
+
+
 def _packed(numbers: Sequence[int]) -> str:
     """Return slots and counts as text: gaps and counts are small, and compress well."""
     gaps = [slot - before for before, slot in zip((0, *numbers[:-2:2]), numbers[::2], strict=True)]
-    text = json.dumps([gaps, numbers[1::2]], separators=(",", ":"))
-    return base64.b85encode(zlib.compress(text.encode(), 6)).decode()
+    written = json.dumps([gaps, numbers[1::2]], separators=(",", ":"))
+    return base64.b85encode(zlib.compress(written.encode(), 6)).decode()
 
 
-def _unpacked(text: str) -> list[int]:
-    gaps, counts = json.loads(zlib.decompress(base64.b85decode(text)))
+def _unpacked(packed: str) -> list[int]:
+    gaps, counts = map(items, items(json.loads(unpacked(base64.b85decode(packed), _MOST_BYTES))))
     numbers: list[int] = []
     slot = 0
     for gap, count in zip(gaps, counts, strict=True):
-        slot += gap
+        slot += number(gap)
         numbers += (slot, count)
     return numbers
 

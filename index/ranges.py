@@ -21,6 +21,7 @@ from ebb.index.cellfile import RangesObject
 from ebb.index.contents import shortened
 from ebb.index.directory import stop_order
 from ebb.index.keys import Interval
+from ebb.index.stored import unpacked
 
 __all__ = [
     "FEW_FILES", "Cohort", "FileRange", "KeyRanges", "RangesPlan", "dump_ranges", "load_ranges", "plan_ranges",
@@ -28,6 +29,7 @@ __all__ = [
 
 FEW_FILES = 16  # as many files of a cohort are looked into rather than kept in an object
 _MAGIC = b"EBBRNGS1"
+_MOST_BYTES = 128 * 1024 * 1024  # of an object when it is unpacked: of about 200,000 files
 
 Cohort = tuple[int, int]  # its generation and its number
 
@@ -56,7 +58,13 @@ def load_ranges(data: bytes) -> tuple[FileRange, ...] | None:
     """Read what :func:`dump_ranges` wrote; None if it is damaged or of another version."""
     if data[:8] != _MAGIC or len(data) < 12 or struct.unpack_from("<I", data, 8)[0] != zlib.crc32(data[12:]):
         return None
-    body = zlib.decompress(data[12:])
+    try:
+        return _loaded(unpacked(data[12:], _MOST_BYTES))
+    except (ValueError, struct.error):
+        return None
+
+
+def _loaded(body: bytes) -> tuple[FileRange, ...]:
     count, path_bytes = struct.unpack_from("<II", body)
     groups, starts, stops = (struct.unpack_from(f"<{count}I", body, 8 + 4 * count * place) for place in range(3))
     at = 8 + 12 * count

@@ -1,7 +1,9 @@
 """Adopting what another tool did to a table: checked, counted anew, brought into shape, and recorded in one commit.
 
 Until then writers refuse the table, because the ledger no longer counts what is there. What does not fit is refused with
-its reason, and nothing is changed.
+its reason, and nothing is changed. A log that was rolled back, or whose head record is lost, is adopted in the same way
+once somebody has confirmed that it is meant: the clock of the head record is the least that the table then has, so that
+nothing comes back that had expired, and the table has another id, so that nobody follows it who saw what is lost.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import AdoptionError
+from ebb.index.errors import AdoptionError, RolledBackError
 from ebb.index.foreign import ForeignCommit
 from ebb.index.ledger import Change
 from ebb.maintenance.carry_out import carry_out
@@ -23,6 +25,8 @@ from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.adopt import correction, plan_adoption
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
+from ebb.warehouse.store.paths import LOG
+from ebb.warehouse.table.log import new_table_id
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Adoption", "adopt"]
@@ -42,6 +46,8 @@ class Adoption:
     files_added: int = 0
     bytes_written: int = 0
     exposed_since: int | None = None  # since when the oldest expired record in the removed files has been due to go
+    confirmed: str | None = None  # what the head record said against the log, if that was accepted
+    lost_versions: int = 0  # commits that the head record knew and the log does not have
     seconds: float = 0.0
     version: int
     dry_run: bool = False
@@ -55,24 +61,31 @@ class Adoption:
         )  # fmt: skip
         return {
             **{name: getattr(self, name) for name in names},
+            **({"confirmed": self.confirmed, "lost_versions": self.lost_versions} if self.confirmed else {}),
             "adopted_versions": [commit.version for commit in self.commits],
             "adopted_operations": [commit.operation for commit in self.commits],
         }
 
 
-def adopt(table: Table, context: Context) -> Adoption:
-    """Make what other tools did since the last commit of Ebb part of the table, in one commit."""
+def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
+    """Make what other tools did since the last commit of Ebb part of the table, in one commit.
+
+    ``yes``: also if the log was rolled back or nothing tells whether it is whole; otherwise that is raised.
+    """
     with table.lock(wait=context.wait, is_foreign_fine=True):
         started, phases = time.monotonic(), Phases()
-        snapshot = table.snapshot()
+        snapshot = table.snapshot(is_rollback_fine=True)
         snapshot.check_features()
-        clock, known = snapshot.ledger.clock, snapshot.ledger.live_records
+        unsettled = snapshot.unsettled
+        if unsettled is not None and not yes and not context.dry_run:
+            raise unsettled
+        clock, known = _floor(snapshot), snapshot.ledger.live_records
         nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
-        if not snapshot.foreign:
+        if not snapshot.foreign and unsettled is None:
             return nothing
         context.progress("looking into the files")
         with phases.timed("examine"):
-            plan, counted = _planned(snapshot)
+            plan, counted = _planned(snapshot, clock or 0)
         planned = replace(
             nothing,
             commits=snapshot.foreign,
@@ -81,6 +94,8 @@ def adopt(table: Table, context: Context) -> Adoption:
             files_removed=len(plan.removes),
             files_added=len(plan.rewrites),
             exposed_since=exposed_since(plan.removes, snapshot.spec.timeline, clock=clock or 0),
+            confirmed=None if unsettled is None else unsettled.facts,
+            lost_versions=max(0, snapshot.head.version - snapshot.version) if snapshot.head else 0,
         )
         if context.dry_run:
             return planned
@@ -102,14 +117,30 @@ def adopt(table: Table, context: Context) -> Adoption:
             plan,
             context,
             clock=clock or 0,
-            change=Change(clock=clock, arrivals=correction(counted, snapshot.ledger.live)),
+            change=Change(clock=clock, arrivals=correction(counted, _live_after(snapshot, clock))),
             data_change=False,
             report=said,
+            metadata={**snapshot.metadata, "id": new_table_id()} if isinstance(unsettled, RolledBackError) else None,
         )
         return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
 
-def _planned(snapshot: Snapshot) -> tuple[Plan, Counter[int]]:
+def _floor(snapshot: Snapshot) -> int | None:
+    """Return the clock that an adoption sets: that of the log, or of the head record if it was further."""
+    head = snapshot.head
+    if head is None:
+        return snapshot.ledger.clock
+    if head.table != snapshot.table_id:
+        raise AdoptionError(snapshot.table.name, LOG, "it is the log of another table", 0)
+    return max((clock for clock in (snapshot.ledger.clock, head.clock) if clock is not None), default=None)
+
+
+def _live_after(snapshot: Snapshot, clock: int | None) -> dict[int, int]:
+    """Return what the ledger counts of the slots after a clock."""
+    return {slot: count for slot, count in snapshot.ledger.live.items() if clock is None or slot > clock}
+
+
+def _planned(snapshot: Snapshot, clock: int) -> tuple[Plan, Counter[int]]:
     """Look into every live file; return what has to be done to them, and how many live records expire in each slot."""
     from ebb.warehouse.examine import examine, is_ours
 
@@ -121,7 +152,6 @@ def _planned(snapshot: Snapshot) -> tuple[Plan, Counter[int]]:
     if misfits:
         first = misfits[0]
         raise AdoptionError(snapshot.table.name, first.file.path, first.problem, len(misfits) - 1)
-    clock = snapshot.ledger.clock or 0
     counted: Counter[int] = Counter()
     for found in files:
         counted.update({slot: count for slot, count in found.expirations.items() if slot > clock})

@@ -14,21 +14,25 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import EngineError, WarehouseError
+from ebb.index.journal import Line
 from ebb.index.ledger import Change
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.values import counted
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
 from ebb.warehouse.ranges import changed_ranges, remove_other_ranges
+from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import names_in, remove_all_but
 from ebb.warehouse.store.modes import fit_files
 from ebb.warehouse.store.paths import quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
+from ebb.warehouse.table.head import keep_from
+from ebb.warehouse.table.journal import bring_up_to_date
 from ebb.warehouse.table.log import LogEntry
 from ebb.warehouse.table.snapshot import Snapshot
 from ebb.warehouse.table.states import remove_old_states
 
-__all__ = ["Done", "carry_out", "follow_up", "remove_uncommitted", "warned"]
+__all__ = ["Done", "carry_out", "follow_up", "keep_evidence", "remove_uncommitted", "warned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,13 @@ def carry_out(
     data_change: bool,
     report: Callable[[Sequence[CellFile]], Mapping[str, Any]],
     prepare: Callable[[], None] = lambda: None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Done:
     """Make one commit of a plan.
 
     ``clock``: what has expired at it is left out of what is rewritten. ``report``: what the commit says about itself,
-    given the files that it adds. ``prepare`` is called when everything but the commit is done.
+    given the files that it adds. ``prepare`` is called when everything but the commit is done. ``metadata``: what the
+    table says about itself from then on, if that changes.
     """
     folder, adds = "", plan.adds
     try:
@@ -71,14 +77,22 @@ def carry_out(
             adds=adds,
             removes=plan.removes,
             change=replace(change, ranges_added=ranges.added, ranges_dropped=ranges.dropped),
-            report=report(adds),
+            report={**report(adds), **_slots_of(plan.removes)},
             data_change=data_change,
             now_ms=context.now_ms(),
+            metadata=metadata,
         )
     except BaseException:
         remove_uncommitted(snapshot, folder)
         raise
     return Done(after, adds, tuple(follow_up(after, context.wall())))
+
+
+def _slots_of(removes: Sequence[CellFile]) -> Mapping[str, Any]:
+    """Return which expiration slots the records in removed files have: what the log knows no more once they are removed."""
+    if not removes:
+        return {}
+    return {"removed_slots": [min(file.min_exp for file in removes), max(file.max_exp for file in removes)]}
 
 
 def _check_cells(plan: Plan) -> None:
@@ -108,6 +122,7 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
 
     def checkpoint() -> None:
         if checkpoint_if_due(snapshot.table.folder, snapshot.version):
+            keep_evidence(snapshot, now)  # first: it is made of the entries that may go
             _clean_log(snapshot, now)
 
     def clean_states() -> None:
@@ -122,8 +137,31 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
         if refused.is_dir():
             fit_files(refused, names_in(refused))
 
-    steps = (checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
+    def head() -> None:
+        if snapshot.head is None or snapshot.head.version != snapshot.version:  # the commit could not write it
+            with disk_errors(f"the head record of table {snapshot.table.name} cannot be written"):
+                snapshot.with_head()
+
+    steps = (head, checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
     return [warning for step in steps for warning in warned(step)]
+
+
+def keep_evidence(snapshot: Snapshot, now: datetime) -> None:
+    """Write down in the evidence journal what the log says; drop what is older than the journal's own retention."""
+    spec, kind = snapshot.spec, snapshot.spec.timeline.kind
+    retention, clock = spec.evidence_retention, snapshot.ledger.clock
+
+    def is_kept(line: Line) -> bool:
+        if retention is None:
+            return True
+        if kind.has_wall_clock:
+            return bool(line.facts["ms"] >= now.timestamp() * 1000 - kind.seconds(retention) * 1000)
+        slot = line.facts.get("slot")  # none is before the first, or of another tool
+        return clock is None or (slot is not None and slot >= clock - retention // spec.timeline.tick)
+
+    table = snapshot.table
+    with disk_errors("the evidence journal cannot be written", note="no log entry was removed"):
+        bring_up_to_date(table.evidence, table.log, snapshot.version, is_kept=is_kept)
 
 
 def _clean_log(snapshot: Snapshot, now: datetime) -> None:
@@ -141,7 +179,12 @@ def _clean_log(snapshot: Snapshot, now: datetime) -> None:
         slot = entry.ebb.get("slot")
         return slot is not None and slot >= oldest_slot
 
-    clean_log(snapshot.table.log, needed_from=min(snapshot.state.version, waiting), is_kept=is_kept)
+    clean_log(
+        snapshot.table.log,
+        needed_from=min(snapshot.state.version, waiting),
+        is_kept=is_kept,
+        announce=lambda version: keep_from(snapshot.table.hidden, version),
+    )
 
 
 def warned(work: Callable[[], object]) -> list[str]:

@@ -94,6 +94,8 @@ class Description:
     inserted_as: str | None
     expires_as: str | None
     inputs: InputRules
+    evidence_retention: str | None = None  # how long the evidence of deletions is kept; null: for ever
+    evidence_retention_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,7 @@ class Declared:
 
 def described(spec: TableSpec) -> dict[str, Any]:
     """Return the fields of a :class:`Description`."""
-    line, groups, cohorts = spec.timeline, spec.grid.groups, spec.grid.cohorts
+    line, groups, cohorts, kept = spec.timeline, spec.grid.groups, spec.grid.cohorts, spec.evidence_retention
     durations = {
         "tick": line.tick,
         "span": line.span,
@@ -142,6 +144,8 @@ def described(spec: TableSpec) -> dict[str, Any]:
         "label": spec.label,
         "group": spec.group,
         "inputs": spec.inputs,
+        "evidence_retention": None if kept is None else line.kind.show_duration(kept),
+        "evidence_retention_seconds": None if kept is None else in_seconds(line.kind, kept),
         **{name: line.kind.show_duration(value) for name, value in durations.items()},
         **{f"{name}_seconds": in_seconds(line.kind, value) for name, value in durations.items()},
     }

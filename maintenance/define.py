@@ -11,6 +11,7 @@ from typing import Any
 from ebb.index.columns import Column, parse_columns
 from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, UpgradeError, UsageError
 from ebb.index.strategy import check_strategy
+from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import (
     Declared,
     Description,
@@ -114,10 +115,14 @@ def alter(
     label: str | None = None,
     add_column: str | None = None,
     inputs: Mapping[str, Any] | None = None,
+    evidence_retention: Duration | None = None,
     wait: float = 0.0,
     dry_run: bool = False,
 ) -> Altered:
-    """Change what can be changed about a table.  ``inputs``: what changes in the rules for batches."""
+    """Change what can be changed about a table.
+
+    ``inputs``: what changes in the rules for batches. ``evidence_retention``: an empty text keeps it for ever.
+    """
     with table.lock(wait=wait):
         snapshot = table.snapshot()
         old = snapshot.spec
@@ -142,6 +147,7 @@ def alter(
             group=read_group(group) if group is not None else old.group,
             columns=(*old.columns, column) if column else old.columns,
             inputs=old.inputs.changed(**(inputs or {})),
+            evidence_retention=_kept(kind, old.evidence_retention, evidence_retention),
         )
         check_renames(new)
         is_moved = new.landing != old.landing
@@ -160,6 +166,13 @@ def alter(
         after=Description(**described(new)),
         left_behind=_left_behind(old) if is_moved else None,
     )
+
+
+def _kept(kind: TimeKind, known: int | None, value: Duration | None) -> int | None:
+    """Return how long evidence is kept: for ever if the value is empty."""
+    if value is None:
+        return known
+    return None if value == "" else read_duration(kind, value)
 
 
 def _new_column(spec: TableSpec, text: str) -> Column:

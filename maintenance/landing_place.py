@@ -6,6 +6,7 @@ are tables, nor around it. Paths are compared with their links followed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,9 @@ from ebb.index.errors import UsageError, WarehouseError
 from ebb.warehouse.store.paths import LANDING_APPLIED, LANDING_REFUSED, LANDING_TAKEN, QUARANTINE_SUFFIX
 from ebb.warehouse.table.catalog import list_tables
 
-__all__ = ["Kept", "check_landing", "check_place", "has_arrived", "kept_files", "read_landing"]
+__all__ = ["Kept", "check_landing", "check_place", "has_arrived", "kept_files", "read_landing", "strange_entries"]
+
+_SLOT = re.compile(r"-?[0-9]+(\.[0-9]+)?(\.part)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,16 @@ def kept_files(folder: str) -> Kept | None:
     except OSError:
         return None
     return Kept(folder=folder, waiting=waiting, taken=taken, refused=refused, applied=applied)
+
+
+def strange_entries(folder: str) -> list[str]:
+    """Return what is in Ebb's folders of a landing folder and is not the files of a slot."""
+    found: list[str] = []
+    for place in (LANDING_TAKEN, LANDING_REFUSED, LANDING_APPLIED):
+        if Path(folder, place).is_dir():
+            paths = Path(folder, place).iterdir()
+            found += [f"{place}/{path.name}" for path in paths if not (path.is_dir() and _SLOT.fullmatch(path.name))]
+    return sorted(found)
 
 
 def read_landing(folder: str | None) -> str | None:

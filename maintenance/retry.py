@@ -58,7 +58,7 @@ def retry(table: Table, context: Context, *, reason: str | None = None, at: int 
             done = _applied(table.snapshot(), chosen)  # by somebody who was killed: known as they are
             part_refused(table, [file for file in chosen if file not in done], is_chosen, now_ms=context.now_ms())
         chosen = [file for file in _known(table.snapshot()) if any(map(is_chosen, file.records))]
-    report = update(table, Refusals(tuple(chosen)), context, at=at)
+    report = update(table, Refusals(tuple(chosen)), context, at=at, yes=True)  # they may have waited for too long
     if not context.dry_run:
         gone = {file.path for file in _applied(table.snapshot(), chosen)}
         _clear(table, context, lambda file, _: file.path in gone)

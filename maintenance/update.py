@@ -30,13 +30,14 @@ from ebb.maintenance.context import Context
 from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
-from ebb.maintenance.plan.repeats import Repeats, likely_causes
+from ebb.maintenance.plan.repeats import Repeats, check_arrival, likely_causes
 from ebb.maintenance.plan.update import UpdatePlan, plan_load, plan_update
 from ebb.maintenance.stage import Staging, check_read_again
 from ebb.maintenance.upkeep import Erasure, Upkeep, commit_upkeep, erase, is_sealing, purge, seal
 from ebb.warehouse.intake.batch import Batch, is_nothing, without_engine
 from ebb.warehouse.intake.quarantine import commit_refused
 from ebb.warehouse.intake.staged import Staged
+from ebb.warehouse.store.errors import memory_errors
 from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
@@ -92,10 +93,10 @@ def update(
     """Advance the clock: admit a batch, expire what is over, in one moment; then remove the files that are dead.
 
     A batch that was applied before is left out, and so are files of it. With an explicit time its tick is applied all
-    the same; without one nothing changes. ``allow_repeats``: admit them again. ``inputs``: what is otherwise in this
+    the same; without one nothing changes. ``yes``: also if no record is left, or none of the batch is kept. ``allow_repeats``: admit them again. ``inputs``: what is otherwise in this
     batch than in the table's rules.
     """
-    with table.lock(wait=context.wait) as lock:
+    with memory_errors("the update failed"), table.lock(wait=context.wait) as lock:
         started, phases = time.monotonic(), Phases()
         was_in_order = lock.is_in_order
         snapshot = table.snapshot()
@@ -124,6 +125,8 @@ def update(
                 staged = Staged()
             if not_due is not None:
                 raise not_due
+            if not yes:
+                check_arrival(staged.admitted, staged.expired_on_arrival, staged.quarantined, slot, spec.timeline)
             after, report, plan = _apply(work, staged, repeats, started=started, op="update", erased=erased)
         finally:
             is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
@@ -154,10 +157,11 @@ def load(
     context: Context,
     *,
     at: int | None = None,
+    yes: bool = False,
     inputs: Mapping[str, Any] | None = None,
 ) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
-    with table.lock(wait=context.wait) as lock:
+    with memory_errors("the load failed"), table.lock(wait=context.wait) as lock:
         started, phases = time.monotonic(), Phases()
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
@@ -182,6 +186,8 @@ def load(
                 shown = spec.timeline.show_slot(ledger.clock)
                 msg = f"table {spec.name} has been loaded already, its clock is at {shown}"
                 raise InputError(msg, "update it instead", spec.name, hint="update")
+            if not yes:
+                check_arrival(staged.admitted, staged.expired_on_arrival, staged.quarantined, slot, spec.timeline)
             _, report, _ = _apply(work, staged, repeats, started=started, op="load", erased=erased)
         finally:
             lock.is_in_order = remove_uncommitted(snapshot, staged.folder) and lock.is_in_order
@@ -206,7 +212,8 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
     if context.dry_run:
         return Erasure(), []
     try:
-        return erase(snapshot, now=context.now, lock=lock), []
+        done = erase(snapshot, now=context.now, lock=lock)
+        return replace(done, erased_ms=context.now_ms()), []
     except EngineError as error:
         return Erasure(), [str(error)]
 

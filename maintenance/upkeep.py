@@ -22,7 +22,7 @@ from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import ErasePlan, exposed_since, plan_erase
 from ebb.maintenance.plan.upkeep import plan_purge, plan_seal
 from ebb.warehouse.intake.quarantine import expire_refused
-from ebb.warehouse.store.errors import disk_error
+from ebb.warehouse.store.errors import disk_error, memory_errors
 from ebb.warehouse.store.files import (
     folders_in,
     refuse_links,
@@ -84,6 +84,7 @@ class Erasure:
     files_waiting: int = 0  # removed from the table, and within the grace period of readers
     quarantine_files_erased: int = 0
     erased_version: int | None = None  # the last commit whose removed files are gone
+    erased_ms: int | None = None  # when they were, in milliseconds since 1970
 
     def entry(self) -> Mapping[str, Any]:
         """Return what the commit after it says about it: nothing if nothing that a commit removed was erased."""
@@ -93,9 +94,11 @@ class Erasure:
             "erased_version": self.erased_version,
             "erased_files": self.files_erased,
             "erased_bytes": self.bytes_erased,
+            **({} if self.erased_ms is None else {"erased_ms": self.erased_ms}),
         }
 
 
+@memory_errors("the rewriting failed")
 def commit_upkeep(snapshot: Snapshot, plan: Plan, context: Context, *, op: str) -> tuple[Snapshot, Upkeep]:
     """Carry out a plan that changes no answer as one commit; returns the table after it, and what was done.
 
@@ -238,6 +241,7 @@ def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
     """Erase what may go and what was left behind, and record it in a commit of its own."""
     started = time.monotonic()
     done = erase(snapshot, now=context.now, dry_run=context.dry_run)
+    done = done if context.dry_run else replace(done, erased_ms=context.now_ms())
     if done.erased_version is not None and not context.dry_run:
         change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)
         seconds = round(time.monotonic() - started, 3)

@@ -9,7 +9,7 @@ from ebb.index.timeline import TimeKind
 from ebb.index.values import plain
 
 __all__ = [
-    "Duration", "Time", "Wait", "counted", "is_now", "plain", "read_duration", "read_moment", "read_seconds", "read_time",
+    "Duration", "Time", "Wait", "age_text", "counted", "is_now", "plain", "read_duration", "read_moment", "read_seconds", "read_time",
 ]  # fmt: skip
 
 Time = str | int | date | datetime
@@ -24,6 +24,21 @@ def counted(count: int, noun: str) -> str:
     ('1 file', '1,200 expired records')
     """
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def age_text(kind: TimeKind, age: int) -> str:
+    """Return an age without fractions of a second, in at most two units.
+
+    >>> age_text(TimeKind.TIMESTAMP, 5_400_000_000), age_text(TimeKind.INTEGER, 20)
+    ('1h 30m', '20')
+    """
+    if kind is not TimeKind.TIMESTAMP:
+        return kind.show_duration(age)
+    seconds = age // 1_000_000
+    for size, unit, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            return f"{seconds // size}{unit} {seconds % size // smaller}{rest}"
+    return f"{seconds}s"
 
 
 def read_time(kind: TimeKind, value: Time) -> int:

@@ -19,7 +19,7 @@ from tests.builders import ARROW, arrow_batch
 from tests.model import Model, Record
 
 __all__ = [
-    "READS", "WAYS", "WRITES", "append", "append_without_statistics", "delta", "filled", "fresh", "ids", "planted", "rows_of", "set_properties",
+    "READS", "WAYS", "WRITES", "append", "append_without_statistics", "delta", "filled", "fresh", "ids", "planted", "rows_of", "set_properties", "vouch",
 ]  # fmt: skip
 
 WAYS = {
@@ -136,3 +136,8 @@ def set_properties(table: OpenTable, known: Snapshot, **properties: str) -> None
     ]
     path = table.table.log / f"{delta(table).version() + 1:020}.json"
     path.write_text("".join(json.dumps(action) + "\n" for action in entry), encoding="utf-8")
+
+
+def vouch(table: OpenTable) -> None:
+    """Let the head record vouch for the log as it is now: somebody has changed an entry who knew how."""
+    fresh(table).table.snapshot(is_rollback_fine=True).with_head(is_confirmed=True)

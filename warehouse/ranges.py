@@ -17,7 +17,7 @@ from ebb.index.directory import stop_order
 from ebb.index.errors import WarehouseError
 from ebb.index.ranges import FEW_FILES, Cohort, FileRange, dump_ranges, load_ranges, plan_ranges
 from ebb.warehouse.store.files import make_folder, names_in, read_file, remove_file, write_new
-from ebb.warehouse.store.paths import ranges_name
+from ebb.warehouse.store.paths import is_ranges, ranges_name
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["ChangedRanges", "changed_ranges", "read_ranges", "remove_other_ranges"]
@@ -33,6 +33,8 @@ class ChangedRanges:
 
 def read_ranges(table: Table, name: str) -> tuple[tuple[FileRange, ...], int]:
     """Return the key ranges in an object, none if it is gone or damaged, and how many bytes were read."""
+    if not is_ranges(name):  # a commit names it, and may name any file
+        return (), 0
     with suppress(OSError):
         data = read_file(f"{table.ranges}/{name}")
         return load_ranges(data) or (), len(data)
@@ -40,11 +42,17 @@ def read_ranges(table: Table, name: str) -> tuple[tuple[FileRange, ...], int]:
 
 
 def changed_ranges(
-    snapshot: Snapshot, *, adds: Sequence[CellFile], removes: Sequence[CellFile], few: int = FEW_FILES
+    snapshot: Snapshot,
+    *,
+    adds: Sequence[CellFile],
+    removes: Sequence[CellFile],
+    lost: Collection[str] = (),
+    few: int = FEW_FILES,
 ) -> ChangedRanges:
-    """Write the objects that a commit needs, and return what changes."""
+    """Write the objects that a commit needs, and return what changes; ``lost``: the names of those that are damaged."""
     table, objects = snapshot.table, snapshot.ledger.ranges
     shrunk = {_cohort(file) for file in removes}
+    shrunk |= {(found.generation, found.cohort) for found in objects if found.name in lost}
     if snapshot.foreign:  # another tool may have removed any file
         shrunk |= {(found.generation, found.cohort) for found in objects}
     changed = shrunk | {_cohort(file) for file in adds}
@@ -59,6 +67,8 @@ def changed_ranges(
 
     @cache
     def files_of(found: RangesObject) -> list[str]:
+        if found.name in lost:
+            return []
         ranges, _ = read_ranges(table, found.name)
         known.update({one.path: one for one in ranges})
         return [one.path for one in ranges]

@@ -152,6 +152,9 @@ def alter(
     add_column: Annotated[
         str | None, typer.Option(metavar='"C TYPE"', help="A new column, null in existing records.")
     ] = None,
+    evidence_retention: Annotated[
+        str | None, typer.Option(metavar="D", help='How long the evidence of deletions is kept; "" for ever.')
+    ] = None,
     label: Label = None,
     remember: Remember = None,
     strict: Strict = None,
@@ -172,6 +175,7 @@ def alter(
         landing,
         group,
         add_column,
+        evidence_retention,
         label,
         remember,
         *inputs.values(),
@@ -182,7 +186,7 @@ def alter(
     altered = state(ctx).open().table(name).alter(
         deletion_bound=deletion_bound, quarantine_time=quarantine_time, log_retention=log_retention,
         landing=landing, group=group, add_column=add_column, label=label, remember=remember, inputs=inputs,
-        wait=wait, dry_run=dry_run,
+        evidence_retention=evidence_retention, wait=wait, dry_run=dry_run,
     )  # fmt: skip
     before, after = asdict(altered.before), asdict(altered.after)
     if json:

@@ -47,6 +47,9 @@ class BatchEngine(StrEnum):
     auto = "auto"
 
 
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Allow a catch-up that expires every record, and a batch of which none is kept.")
+]
 At = Annotated[str | None, typer.Option("--at", metavar="T", help="The time of the update, rounded down to its tick.")]
 Files = Annotated[
     list[str] | None,
@@ -64,6 +67,7 @@ Engine = Annotated[
 
 def load(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None, engine: Engine = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Allow a batch of which no record is kept.")] = False,
     strict: Strict = None, extra: Extra = None, rename: Rename = None, separator: Separator = None, encoding: Encoding = None,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
@@ -73,6 +77,7 @@ def load(
         report = table.load(
             files or [],
             at=at,
+            yes=yes,
             inputs=input_rules(strict, extra, rename, separator, encoding),
             engine=_named(engine),
             wait=wait,
@@ -85,7 +90,7 @@ def load(
 def update(
     ctx: typer.Context, name: Name, files: Files = None, at: At = None,
     catch_up: Annotated[bool, typer.Option("--catch-up", help="Apply all ticks up to --at, or to now, in one commit.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    yes: Yes = False,
     allow_repeats: AllowRepeats = False,
     strict: Strict = None, extra: Extra = None, rename: Rename = None, separator: Separator = None, encoding: Encoding = None,
     engine: Engine = None, wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
@@ -173,7 +178,7 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="Apply what has arrived and stop, for cron.")] = False,
     table: Annotated[list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given many times.")] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="T", help="Take this for now: replays the past.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Allow a catch-up that expires every record.")] = False,
+    yes: Yes = False,
     allow_repeats: AllowRepeats = False,
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json as json_module
 from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,16 +17,14 @@ from ebb.cli.interrupts import guarded
 from ebb.cli.options import DryRun, Json, Name, Wait, limit_option, state
 from ebb.cli.output import render
 from ebb.cli.output.records import write_lines
+from ebb.cli.output.refused import refused_lines, written_lines
 from ebb.index.errors import UsageError, WarehouseError
 
 if TYPE_CHECKING:
     from ebb.maintenance.inspect.history import Commit
-    from ebb.maintenance.inspect.quarantined import Quarantine, Quarantined
     from ebb.maintenance.inspect.status import Status
 
 __all__ = ["explain", "history", "quarantine", "status"]
-
-_LISTED = 5  # lines of a file, by number
 
 
 class Measure(StrEnum):
@@ -49,12 +45,27 @@ def status(
         bool,
         typer.Option(
             "--check",
-            help="Exit with 1 if a deletion bound is broken, a table cannot be read or written, or another tool wrote to one.",
+            help="Exit with 1 if somebody has to look after a table: its bound is broken or soon will be, updates or checks are overdue, too much is refused, it cannot be read or written, or another tool wrote to it.",
         ),
     ] = False,
+    within: Annotated[
+        int, typer.Option(metavar="N", min=0, help="With --check: for how many ticks the bound must hold from now on.")
+    ] = 1,
+    behind: Annotated[
+        int, typer.Option(metavar="N", min=0, help="With --check: how many overdue ticks are tolerated.")
+    ] = 2,
+    most_refused: Annotated[
+        float, typer.Option(metavar="SHARE", help="With --check: the share of what came lately that may be refused.")
+    ] = 0.5,
+    check_every: Annotated[
+        str | None, typer.Option(metavar="D", help="With --check: how often ebb check is to be run (e.g. 7d).")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show the state of tables: clock, size, cells, deletion bound, commits of other tools."""
+    from ebb.maintenance.inspect.watch import read_limits, watch
+
+    limits = read_limits(within, behind, most_refused, check_every)
     warehouse = state(ctx).open()
     if name is not None:
         table = warehouse.table(name).status()
@@ -62,7 +73,7 @@ def status(
             render.json_object(_facts(table))
         else:
             render.lines(_status_lines(table, show.value))
-        _end(table.findings if check else ())
+        _end(watch(table, limits) if check else ())
         return
     tables: list[Status] = []
     broken: dict[str, WarehouseError] = {}
@@ -76,7 +87,7 @@ def status(
         render.json_object({"warehouse": str(warehouse.root), "tables": [*map(_facts, tables), *errors]})
     else:
         _show_tables(warehouse.root, tables, is_empty=not tables and not broken)
-    _end([*broken.values(), *(found for table in tables if check for found in table.findings)])
+    _end([*broken.values(), *(found for table in tables if check for found in watch(table, limits))])
 
 
 def _facts(table: Status) -> dict[str, Any]:
@@ -120,7 +131,7 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
 
 
 def _aside(table: Status) -> dict[str, str]:
-    """Return what is in the quarantine and in the landing folder, as far as there is anything to look at."""
+    """Return what lies around the table, as far as there is anything to look at."""
     told: dict[str, str] = {}
     if table.quarantined != 0:
         count = "it cannot be read" if table.quarantined is None else render.counted(table.quarantined, "record")
@@ -130,7 +141,8 @@ def _aside(table: Status) -> dict[str, str]:
         told["landing"] = " and ".join(files)
     elif table.landing and table.landing_waiting is None:
         told["landing"] = "it cannot be looked into"
-    return told
+    head = f"it {table.head_problem}, and nothing is written; see ebb check {table.name}"
+    return told | ({"head record": head} if table.head_problem else {})
 
 
 def _behind(table: Status) -> str:
@@ -140,7 +152,6 @@ def _behind(table: Status) -> str:
 
 def _status_lines(table: Status, measure: str) -> list[str]:
     last = table.last_update
-    age = table.oldest_expired_age
     values = {
         "table": f"{table.name} in {table.folder}",
         "key, times": f"{', '.join(table.key)}; {table.inserted} → {table.expires}",
@@ -152,8 +163,8 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         "live": _live(table),
         "deletion": f"bound {table.deletion_bound}; "
         + (
-            f"oldest expired byte on disk for {age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
-            if age
+            f"oldest expired byte on disk for {table.oldest_expired_age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
+            if table.oldest_expired_age
             else "nothing expired on disk: kept"
         )
         + (
@@ -325,8 +336,8 @@ def quarantine(
         if json:
             render.json_object({**asdict(done), "dry_run": dry_run})
         else:
-            removed = "would be removed" if dry_run else "removed"
-            render.lines([f"{render.counted(done.cleared, 'record')} {removed} from the quarantine of {name}"])
+            count = render.counted(done.cleared, "record") + " would be" * dry_run
+            render.lines([f"{count} removed from the quarantine of {name}"])
         return
     refused = table.quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)
@@ -340,22 +351,9 @@ def quarantine(
         none = f"none of the {there} in the quarantine of {name} has a reason with {reason!r}"
         render.lines([none if refused.quarantined else f"the quarantine of {name} is empty"])
     elif output is not None:
-        render.lines([render.visible(line) for line in _written_lines(name, refused.records, output)])
+        render.lines([render.visible(line) for line in written_lines(name, refused.records, output)])
     else:
-        render.lines(_refused_lines(refused, records, limit))
-
-
-def _written_lines(name: str, records: Sequence[Quarantined], output: Path) -> list[str]:
-    """Tell what to do with records that were written out, and which of them have to be written anew."""
-    step = f"repair {'it' if len(records) == 1 else 'them'}, then: ebb quarantine {name} --retry {quote(str(output))}"
-    text = [f"{render.counted(len(records), 'record')} written to {output}; {step}"]
-    starts = itertools.accumulate((r.record.count("\n") + 1 for r in records), initial=1)
-    unread = [str(line) for line, record in zip(starts, records, strict=False) if not record.is_readable]
-    if unread:
-        listed = ", ".join(unread[:_LISTED]) + " …" * (len(unread) > _LISTED)
-        what = f"line{'s' * (len(unread) > 1)} {listed} could not be read as records of the table"
-        text.append(f"{what}: write each as a JSON object with its columns, or remove it")
-    return text
+        render.lines(refused_lines(refused, records, limit))
 
 
 def _check_quarantine(
@@ -374,23 +372,6 @@ def _check_quarantine(
     if files and reason is not None:
         msg = "--reason chooses among the refused records, and FILE has its own; pass one of them"
         raise UsageError(msg)
-
-
-def _refused_lines(refused: Quarantine, records: Sequence[Quarantined], limit: int) -> list[str]:
-    reasons = [(f"{n:,}", why) for why, n in refused.reasons.items()]
-    text = render.table_text(reasons, ("records", "reason"), right=(0,))
-    rows = [(r.time, _place(r), r.reason, r.record) for r in records]
-    text += ["", *render.table_text(rows, ("slot time", "where", "reason", "record"))]
-    count = len(refused.records)
-    if count > limit:
-        text.append(f"({limit} of {count:,} shown; see --limit and --output)")
-    return text
-
-
-def _place(record: Quarantined) -> str:
-    if record.file is None:
-        return ""
-    return record.file if record.line is None else f"{record.file}:{record.line}"
 
 
 def _parsed(record: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ebb.cli.interrupts import guarded
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, Yes, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ def _erased(done: Erasure, *, dry_run: bool) -> str:
 
 
 def _adopted(done: Adoption, *, dry_run: bool) -> str:
-    if not done.commits:
+    if not done.commits and done.confirmed is None:
         return "nothing to adopt: every commit is Ebb's own"
     what = ", ".join(f"{commit.operation} in version {commit.version}" for commit in done.commits)
-    text = f"{render.counted(len(done.commits), 'commit')} {'would be adopted' if dry_run else 'adopted'} ({what})"
+    what = f"{render.counted(len(done.commits), 'commit')} {{}} ({what})" if done.commits else "the log {} as it is"
+    text = what.format("would be adopted" if dry_run else "adopted")
+    if done.lost_versions:
+        text += f", {render.counted(done.lost_versions, 'lost commit')} given up"
     text += f"; live {done.live_before:,} → {render.counted(done.live, 'record')}"
     became = (
         f"{render.counted(done.files_removed, 'file')} {'would become' if dry_run else 'became'} {done.files_added}"
@@ -61,17 +64,18 @@ def _adopted(done: Adoption, *, dry_run: bool) -> str:
 
 
 def adopt(
-    ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
+    ctx: typer.Context, name: Name, yes: Yes = False, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
     master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Accept what another tool did to a table, once it is checked and counted; until then nothing is written.
 
     Every live file must be there, and every record that another tool wrote must have its key, its times and the right
     slots and cell. Files that Ebb did not write are written again. What does not fit is refused: restore the table then.
+    With --yes also a log that lacks commits, or of which nothing tells whether it does: the clock does not go back.
     """
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
-        done = table.adopt(wait=wait, dry_run=dry_run, progress=render.progress)
+        done = table.adopt(yes=yes, wait=wait, dry_run=dry_run, progress=render.progress)
     _show(name, done, _adopted(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)
 
 

@@ -13,13 +13,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ebb.cli.output import render
 from ebb.cli.output.values import csv_field, shown
-from ebb.index.errors import EngineError, UsageError
+from ebb.index.errors import EngineError, InputError, UsageError
 from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Format", "format_of", "limited", "write_lines", "write_records"]
+__all__ = ["Format", "format_of", "limited", "read_bytes", "write_bytes", "write_lines", "write_records"]
 
 _CELL_WIDTH = 40  # of a table on a terminal
 _LISTED = 3  # columns that did not fit, by name
@@ -133,6 +133,26 @@ def write_lines(text: Iterable[str], output: Path) -> None:
         raise _unwritable(output, error) from error
 
 
+def write_bytes(data: bytes, output: Path | None, *, mode: int | None = None) -> None:
+    """Write something to standard output, or to a file that is there whole or not at all; ``mode``: who may read it."""
+    try:
+        with _target(output, mode) as sink:
+            sink.write(data)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except OSError as error:
+        raise _unwritable(output, error) from error
+
+
+def read_bytes(file: Path) -> bytes:
+    """Return what is in a file that a user named."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        msg = f"{file} cannot be read: {error.strerror or error}"
+        raise InputError(msg, "check its name") from error
+
+
 def _unwritable(output: Path | None, error: OSError) -> EngineError:
     """Return the error for what cannot be written, under the name that the user gave it."""
     what = f"{'the answer' if output is None else output} cannot be written"
@@ -142,7 +162,7 @@ def _unwritable(output: Path | None, error: OSError) -> EngineError:
 
 
 @contextmanager
-def _target(output: Path | None) -> Iterator[IO[bytes]]:
+def _target(output: Path | None, mode: int | None = None) -> Iterator[IO[bytes]]:
     """Write to standard output, or to a file that appears under its name only when it is complete."""
     if output is None:
         yield sys.stdout.buffer
@@ -159,6 +179,8 @@ def _target(output: Path | None) -> Iterator[IO[bytes]]:
     try:
         with partial.open("wb") as sink:
             yield sink
+        if mode is not None:
+            partial.chmod(mode)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
-from ebb.index.errors import UsageError
+from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.adopt import Adoption, adopt
 from ebb.maintenance.api.records import RecordChanges
@@ -22,6 +22,7 @@ from ebb.maintenance.inspect.explain import Explanation, explain
 from ebb.maintenance.inspect.history import Commit, history
 from ebb.maintenance.inspect.quarantined import Quarantine, quarantined
 from ebb.maintenance.inspect.status import Status, status
+from ebb.maintenance.inspect.watch import Limits, watch
 from ebb.maintenance.retry import Cleared, clear, retry
 from ebb.maintenance.update import Report, load, update
 from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, seal
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ebb.maintenance.inspect.check import Checked
+    from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
+    from ebb.maintenance.repair import Repaired
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.changes import Changes
     from ebb.warehouse.read.finder import Finder
@@ -134,6 +138,7 @@ class OpenTable(RecordChanges):
         batch: BatchLike,
         *,
         at: Time | None = None,
+        yes: bool = False,
         inputs: Mapping[str, Any] | None = None,
         engine: str | None = None,
         wait: Wait = None,
@@ -143,7 +148,7 @@ class OpenTable(RecordChanges):
         """Bring in the first records and set the clock; a batch, its engine and its rules are as in :meth:`update`."""
         found = self._batch(batch, engine)
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress, batch=found)
-        return load(self.table, found, context, at=self._time(at), inputs=inputs)
+        return load(self.table, found, context, at=self._time(at), yes=yes, inputs=inputs)
 
     def at_latest(self, as_of: Time | None = None) -> Window:
         """Pin the newest version; everything read from it belongs to one window.
@@ -208,6 +213,7 @@ class OpenTable(RecordChanges):
         label: str | None = None,
         add_column: str | None = None,
         inputs: Mapping[str, Any] | None = None,
+        evidence_retention: Duration | None = None,
         wait: Wait = None,
         dry_run: bool = False,
     ) -> Altered:
@@ -224,6 +230,7 @@ class OpenTable(RecordChanges):
             label=label,
             add_column=add_column,
             inputs=inputs,
+            evidence_retention=evidence_retention,
             wait=read_seconds(wait),
             dry_run=dry_run,
         )
@@ -289,6 +296,31 @@ class OpenTable(RecordChanges):
         """Return where the table stands: clock, size, cells, deletion bound, last update."""
         return status(self.table.snapshot(), self.warehouse.now())
 
+    def check(self, *, deep: bool = False, progress: Callable[[str], None] = lambda _: None) -> Checked:
+        """Derive everything that is promised of what is on disk from disk alone, and tell what does not hold.
+
+        Changes nothing and waits for nobody. ``deep``: every byte and every record, in the time of a few scans.
+        """
+        from ebb.maintenance.inspect.check import check
+
+        return check(self.table, self.warehouse.now(), deep=deep, progress=progress)
+
+    def findings(self, limits: Limits | None = None) -> tuple[WarehouseError, ...]:
+        """Return what somebody has to look after now, or soon, as limits say; nobody raises them."""
+        return watch(self.status(), Limits() if limits is None else limits)
+
+    def evidence(self, since: Time | None = None, until: Time | None = None) -> Evidence:
+        """Return what proves what was deleted when, of the ticks that end after ``since`` and not after ``until``."""
+        from ebb.maintenance.inspect.proof import evidence
+
+        return evidence(self.table.snapshot(), self.warehouse.now(), since=self._time(since), until=self._time(until))
+
+    def verify_evidence(self, report: bytes) -> Verified:
+        """Compare a report, as JSON, with the evidence journal and the log; CorruptionError says where they differ."""
+        from ebb.maintenance.inspect.proof import agrees, read_report
+
+        return agrees(read_report(report), self.table.snapshot())
+
     def history(self, limit: int | None = None) -> tuple[Commit, ...]:
         """Return the commits, newest first."""
         return history(self.table.snapshot(), limit)
@@ -348,10 +380,24 @@ class OpenTable(RecordChanges):
         return clear(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), reason=reason)
 
     def adopt(
-        self, *, wait: Wait = None, dry_run: bool = False, progress: Callable[[str], None] = lambda _: None
+        self,
+        *,
+        yes: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
     ) -> Adoption:
-        """Make what other tools did to the table part of it: checked, counted anew, recorded in one commit."""
-        return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress))
+        """Make what other tools did to the table part of it: checked, counted anew, recorded in one commit.
+
+        ``yes``: go on also without commits that the log lacks, or without knowing whether it lacks any.
+        """
+        return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress), yes=yes)
+
+    def repair(self, *, confirm_restore: bool = False, wait: Wait = None, dry_run: bool = False) -> Repaired:
+        """Put in order what a check finds and what needs no guess; ``confirm_restore``: the log is whole as it is."""
+        from ebb.maintenance.repair import repair
+
+        return repair(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), confirm_restore=confirm_restore)
 
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""

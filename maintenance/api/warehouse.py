@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from ebb.maintenance.inspect.metrics import Metric
+    from ebb.maintenance.inspect.status import Status
     from ebb.maintenance.landing.run import Outcome
     from ebb.maintenance.schedule import Round
     from ebb.warehouse.read.window import Window
@@ -256,6 +258,16 @@ class Warehouse:
             once=once or dry_run,
             sleep=sleep,
         )
+
+    def metrics(self, *names: str) -> tuple[Metric, ...]:
+        """Return how tables stand, or all of them, as gauges for monitoring; one that cannot be read is one too."""
+        from ebb.maintenance.inspect.metrics import metrics
+
+        def status_of(name: str) -> Callable[[], Status]:
+            return lambda: self.table(name).status()
+
+        found = names or [table.name for table in self.tables()]
+        return metrics([(name, status_of(name)) for name in dict.fromkeys(found)], self.now())
 
     def register(self, spark: SparkSession, *names: str, as_of: Time | None = None) -> None:
         """Make tables, or all of them, views of their live windows in a Spark session that has Delta's jars."""

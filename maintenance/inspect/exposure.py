@@ -1,17 +1,22 @@
-"""How long expired records have been on disk, against the deletion bound."""
+"""How long expired records have been on disk, against the deletion bound, and when the bound will be missed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import CellFile, Removal
+from ebb.index.strategy import Strategy
+from ebb.index.timeline import Timeline
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.warehouse.table.cellfiles import file_of_add
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Exposure", "exposed_by_others", "exposure"]
+__all__ = ["Exposure", "Pace", "exposed_by_others", "exposure", "missed_at", "pace_of"]
+
+_STALLED_TICKS = 2  # overdue: that an update comes in time is then no assumption to make
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +26,8 @@ class Exposure:
     age: int  # in the unit of the time columns; 0 if there is none
     bound: int
     files: int  # files that hold expired records
+    live: tuple[CellFile, ...] = ()  # those of them that are still in the table
+    live_since: int | None = None  # since when the oldest expired record in these has been due to go
 
     @property
     def is_kept(self) -> bool:
@@ -37,9 +44,9 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
     line, clock = snapshot.spec.timeline, snapshot.ledger.clock
     if clock is None:
         return Exposure(age=0, bound=snapshot.spec.bound, files=0)
-    moment = line.kind.from_datetime(now) if line.kind.has_wall_clock else line.end_of(clock)
+    moment = _moment(line, clock, now)
     over = max(clock, line.clock_at(moment))  # a table that is behind holds records that have expired on the wall
-    expired = [file for file in files if file.has_expired(over)]
+    expired = tuple(file for file in files if file.has_expired(over))
     others = exposed_by_others(snapshot)
     removed = [
         (since, len(removal.paths))
@@ -53,7 +60,96 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
         age=max(0, moment - min(starts)) if starts else 0,
         bound=snapshot.spec.bound,
         files=len(expired) + sum(count for _, count in removed),
+        live=expired,
+        live_since=live,
     )
+
+
+def _moment(line: Timeline, clock: int, now: datetime) -> int:
+    return line.kind.from_datetime(now) if line.kind.has_wall_clock else line.end_of(clock)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How expired records leave the disk of a table from now on."""
+
+    timeline: Timeline
+    strategy: Strategy
+    bound: int
+    grace_period: int
+    lag: int  # ticks after which a file with an expired record is rewritten
+    clock: int
+    moment: int  # now
+    is_stopped: bool  # no update can be expected
+
+    @property
+    def next_update(self) -> int:
+        """Return when the next update is: at the end of the tick that is running."""
+        return self.timeline.end_of(self.timeline.clock_at(self.moment) + 1)
+
+    def removed(self, file: CellFile) -> int:
+        """Return when an update removes a file or writes it again without what has expired in it."""
+        is_rebuilt = self.strategy is Strategy.REBUILD
+        slot = file.min_exp if is_rebuilt else min(file.max_exp, file.min_exp + self.lag)
+        return max(self.next_update, self.timeline.end_of(slot))
+
+    def erased(self, removed: int, *, is_prompt: bool = False) -> int:
+        """Return when the files that were removed at a moment are gone.
+
+        ``is_prompt``: the moment is that of the commit, and not of the update, whose commit comes a little later.
+        """
+        tick = self.timeline.tick
+        over = removed + self.grace_period
+        if not self.timeline.kind.has_wall_clock:  # the clock tells, and before the next update it is still there
+            return max(self.moment, removed + -(-self.grace_period // tick) * tick)
+        ticks = -((self.next_update - over) // tick) if is_prompt else (over - self.next_update) // tick + 1
+        return self.next_update + max(0, ticks) * tick
+
+
+def pace_of(snapshot: Snapshot, now: datetime) -> Pace | None:
+    """Return how expired records leave the disk of a table; None if it has no clock yet."""
+    spec, clock = snapshot.spec, snapshot.ledger.clock
+    if clock is None:
+        return None
+    line = spec.timeline
+    moment = _moment(line, clock, now)
+    is_late = line.clock_at(moment) - clock >= _STALLED_TICKS
+    return Pace(
+        timeline=line,
+        strategy=spec.strategy,
+        bound=spec.bound,
+        grace_period=spec.reader_time,
+        lag=spec.lag,
+        clock=clock,
+        moment=moment,
+        is_stopped=is_late or bool(snapshot.foreign) or spec.writer_refusal() is not None,
+    )
+
+
+def missed_at(pace: Pace, files: Sequence[CellFile], removals: Sequence[Removal]) -> int | None:
+    """Return when the deletion bound will be missed, or was; None if it is kept as far as the files can tell.
+
+    ``files`` are the live ones, ``removals`` what waits to be erased, the oldest first. It is taken for granted that
+    updates go on, each at the end of its tick, unless the table is stopped. Pure.
+    """
+    line, kind = pace.timeline, pace.timeline.kind
+    ends = [(start, pace.erased(pace.removed(file))) for file in files if (start := _due(file, line)) is not None]
+    stamps = [
+        kind.from_micros(removal.committed_ms * 1000)
+        if kind.has_wall_clock
+        else line.end_of(pace.clock if removal.slot is None else removal.slot)
+        for removal in removals
+    ]
+    for removal, stamp in zip(removals, list(accumulate(reversed(stamps), min))[::-1], strict=True):
+        if removal.exposed_since is not None:
+            ends.append((removal.exposed_since, pace.erased(stamp, is_prompt=True)))
+    deadlines = [start + pace.bound for start, end in ends if pace.is_stopped or end > start + pace.bound]
+    return min(deadlines, default=None)
+
+
+def _due(file: CellFile, line: Timeline) -> int | None:
+    """Return from when on the first record of a file is to be gone."""
+    return exposed_since([file], line, clock=file.min_exp) if file.has_slots else None
 
 
 def exposed_by_others(snapshot: Snapshot) -> dict[int, int]:

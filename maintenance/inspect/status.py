@@ -10,21 +10,27 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, islice
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
-from ebb.index.timeline import TimeKind
+from ebb.index.head import lost
 from ebb.maintenance.declare import Description, described, in_seconds
-from ebb.maintenance.inspect.exposure import exposure
+from ebb.maintenance.inspect.exposure import exposure, missed_at, pace_of
 from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.landing_place import kept_files
 from ebb.maintenance.upkeep import erase_plan
+from ebb.maintenance.values import age_text
+from ebb.warehouse.check.last import last_check
 from ebb.warehouse.intake.quarantine import count_refused
+from ebb.warehouse.table.journal import Backlog, backlog
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["CellStatus", "Status", "status"]
+
+_RECENT = 50  # commits: what came lately
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +73,16 @@ class Status(Description):
     landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
     landing_refused: int | None  # files that were set aside there
     not_writable: str | None  # why this Ebb can read the table and not write to it
+    bound_missed_at: str | None  # when the deletion bound will be missed, or was; null: it is kept if updates go on
+    bound_missed_in_ticks: int | None  # how many whole ticks are left until then
+    recent_received: int  # records, in the last 50 commits
+    recent_quarantined: int
+    evidence_behind: int | None  # commits that are not in the evidence journal yet; null: it cannot be read
+    evidence_lost: int | None  # commits that are neither there nor in the log
+    checked: str | None  # when ebb check last looked at the table
+    checked_seconds_ago: float | None
+    check_failed: bool  # whether it found anything then
+    head_problem: str | None = None  # why nothing tells whether the log is whole
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -82,6 +98,8 @@ class Status(Description):
             found.append(refusal(self.name, self.foreign_commits))
         if self.not_writable is not None:
             found.append(WarehouseError(self.not_writable))
+        if self.head_problem is not None:
+            found.append(lost(self.name, self.head_problem))
         return tuple(found)
 
 
@@ -93,6 +111,11 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
     refused = spec.writer_refusal()
+    pace = pace_of(snapshot, now)
+    missed = None if pace is None else missed_at(pace, files, snapshot.removals())
+    latest = list(islice(commits(snapshot), _RECENT))
+    behind = _backlog(snapshot)
+    check = last_check(snapshot.table)
     return Status(
         **described(spec),
         folder=str(snapshot.table.folder),
@@ -107,20 +130,38 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         bytes=sum(f.size_bytes for f in snapshot.files),
         files_waiting_for_erase=erase_plan(snapshot, now).files_waiting,
         expired_files_on_disk=exposed.files,
-        oldest_expired_age=_age(line.kind, exposed.age) if exposed.files else None,
+        oldest_expired_age=age_text(line.kind, exposed.age) if exposed.files else None,
         oldest_expired_age_seconds=in_seconds(line.kind, exposed.age) if exposed.files else None,
         deletion_bound_kept=exposed.is_kept,
         filling_group=None if clock is None else spec.grid.groups.partition(clock + 1),
         next_cohort=None if clock is None else spec.grid.cohorts.partition(clock + 1),
         cells=_cells(files),
-        last_update=next((commit for commit in commits(snapshot) if commit.op in ("update", "load")), None),
+        last_update=next((c for c in chain(latest, commits(snapshot)) if c.op in ("update", "load")), None),
         foreign_commits=snapshot.foreign,
         uncounted_files=uncounted,
         quarantined=_quarantined(snapshot),
         landing_waiting=None if landed is None else landed.waiting + landed.taken,
         landing_refused=None if landed is None else landed.refused,
         not_writable=None if refused is None else str(refused),
+        bound_missed_at=None if missed is None else line.kind.show_time(missed),
+        bound_missed_in_ticks=None if missed is None or pace is None else max(0, (missed - pace.moment) // line.tick),
+        recent_received=sum(commit.received or 0 for commit in latest),
+        recent_quarantined=sum(commit.quarantined or 0 for commit in latest),
+        evidence_behind=None if behind is None else behind.commits,
+        evidence_lost=None if behind is None else behind.lost,
+        checked=None if check is None else check.time.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        checked_seconds_ago=None if check is None else (now - check.time).total_seconds(),
+        check_failed=check is not None and not check.is_fine,
+        head_problem=None if snapshot.unsettled is None else snapshot.unsettled.args[1],
     )
+
+
+def _backlog(snapshot: Snapshot) -> Backlog | None:
+    table = snapshot.table
+    try:
+        return backlog(table.evidence, table.log, snapshot.version)
+    except WarehouseError:  # what is wrong with it says whoever asks for evidence
+        return None
 
 
 def _quarantined(snapshot: Snapshot) -> int | None:
@@ -160,14 +201,3 @@ def _cells(files: Sequence[CellFile]) -> tuple[CellStatus, ...]:
         cells.setdefault(file.cell, Counter()).update(records=file.records, bytes=file.size_bytes, files=1)
     found = sorted(cells.items())
     return tuple(CellStatus(group=cell.group, cohort=cell.cohort, **counts) for cell, counts in found)
-
-
-def _age(kind: TimeKind, age: int) -> str:
-    """Return an age without fractions of a second, in at most two units."""
-    if kind is not TimeKind.TIMESTAMP:
-        return kind.show_duration(age)
-    seconds = age // 1_000_000
-    for size, unit, smaller, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= size:
-            return f"{seconds // size}{unit} {seconds % size // smaller}{rest}"
-    return f"{seconds}s"

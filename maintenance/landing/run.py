@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from ebb.index.errors import AppliedSlotError, InputError, UnreadableInputError, WarehouseError
+from ebb.index.errors import AppliedSlotError, ExpiredBatchError, InputError, UnreadableInputError, WarehouseError
 from ebb.maintenance.context import Context
 from ebb.maintenance.landing.folder import (
     arrived,
@@ -180,6 +180,8 @@ class _Work:
             except InputError as error:
                 landed = {str(path.resolve()): str(path) for path in batch.iterdir()} if batch else {}
                 faults = {landed[path]: fault for path, fault in bad_files(error).items() if path in landed}
+                if isinstance(error, ExpiredBatchError):  # nobody can tell which of them has wrong times
+                    faults = dict.fromkeys(landed.values(), error)
                 if not faults:
                     yield replace(outcome, error=str(error), cause=error)
                     return

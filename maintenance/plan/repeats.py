@@ -1,4 +1,4 @@
-"""What of a batch was applied before, and what is probably wrong with one of which most is refused.  Pure."""
+"""What of a batch was applied before, and what is probably wrong with one of which most or all is not kept.  Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = ["Repeats", "likely_causes", "repeated_files", "summed", "without"]
+from ebb.index.errors import ExpiredBatchError
+from ebb.index.timeline import Timeline
+
+__all__ = ["Repeats", "check_arrival", "likely_causes", "repeated_files", "summed", "without"]
 
 T = TypeVar("T")
+
+_A_FEW = 20  # records: a late file with fewer, of which none is kept, is nothing to stop for
 
 _CAUSES = {
     "inserted in the future": "times of updates and names of landed files mean the end of a tick; this one may have been applied a tick too early",
@@ -107,3 +112,12 @@ def likely_causes(received: int, reasons: Mapping[str, int]) -> Iterator[str]:
     yield f"{refused:,} of {received:,} records were refused, most often because: {often}" + (
         f" ({cause})" if cause else ""
     )
+
+
+def check_arrival(admitted: int, expired: int, refused: int, slot: int, timeline: Timeline) -> None:
+    """Refuse a batch of more than a few records of which all that are fine had expired when they came.
+
+    They would be counted and not stored, and most probably it is their times that are wrong.
+    """
+    if not admitted and expired >= _A_FEW:
+        raise ExpiredBatchError(expired, slot, timeline.show_slot(slot), refused)

@@ -18,8 +18,8 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 # Inside a package, each of these imports itself and those before it; those in one place do not import each other.
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
-        ("errors",),
-        ("foreign", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "asked"),
+        ("errors", "stored"),
+        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "journal", "asked"),
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory", "places"),
         ("ranges", "ledger"),
@@ -37,14 +37,14 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("spark",),
         ("read",),
         ("intake",),
-        ("sql", "examine"),
+        ("sql", "examine", "check"),
     ),
     "maintenance": (
         ("context", "landing_place", "phases", "plan", "values"),
         ("carry_out", "declare", "reading"),
         ("define", "stage", "upkeep"),
         ("update", "inspect"),
-        ("landing", "adopt", "retry"),
+        ("landing", "adopt", "retry", "repair"),
         ("ask", "copies"),
         ("amend", "forget"),
         ("schedule",),
@@ -53,7 +53,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "cli": (("hints", "output"), ("options",), ("interrupts",), ("commands",), ("main",), ("start",)),
 }
 # What the command line knows: the functions below it, and their errors. Another edge needs no more than that.
-EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors", "ebb.index.foreign")}
+EDGE = {"cli": ("ebb.cli", "ebb.maintenance", "ebb.index.errors", "ebb.index.foreign", "ebb.index.head")}
 # Where each engine lives.
 ENGINES = {
     "deltalake": ("warehouse/table", "warehouse/parquet/arrow.py"),

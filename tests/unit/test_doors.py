@@ -24,6 +24,7 @@ from ebb.index.errors import CorruptionError, EngineError, UnknownTableError, Wa
 from tests.doors import DOORS, make_table, open_table
 from tests.faults import armed
 from tests.seeds import drawn_seed, rounds
+from tests.unit.cli.command import state_of
 
 REASONS = {
     errno.EACCES: "permission denied; ",
@@ -168,6 +169,22 @@ def public_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
+
+
+def test_a_table_that_may_only_be_read_answers_and_says_why_it_cannot_be_written(
+    original: Path, public_folder: Path
+) -> None:
+    root = public_folder / "w"
+    shutil.copytree(original, root)
+    for path in (*root.rglob("*"), root):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = state_of(root)
+
+    answers = answers_of_a_process(original, root, "forbidden")
+
+    for door, text in answers.items():
+        assert REASONS[errno.EACCES] in text if door in WRITERS else text == "done", (door, text)
+    assert state_of(root) == before
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ebb.index.errors import EngineError, UnreadableInputError
+from ebb.index.errors import UnreadableInputError
 from ebb.index.inputs import matched
 from ebb.warehouse.intake.batch import ArrowStream
 from ebb.warehouse.intake.compute import computed
@@ -33,7 +33,7 @@ from ebb.warehouse.intake.source import Piece
 from ebb.warehouse.intake.staged import Staged, Survey
 from ebb.warehouse.intake.task import Counts, Task
 from ebb.warehouse.parquet.arrow import columns_of_arrow
-from ebb.warehouse.store.errors import first_line
+from ebb.warehouse.store.errors import disk_error, first_line
 from ebb.warehouse.table.spec import TableSpec
 
 __all__ = [
@@ -81,8 +81,7 @@ class ArrowSource:
                 try:
                     yield task.numbered(number).take_in(portion, Counts(), pool.map)
                 except OSError as error:
-                    step = "nothing was changed; make room and run it again"
-                    raise EngineError("the batch cannot be staged", error, step) from error
+                    raise disk_error(error, "the batch cannot be staged", note="nothing was changed") from error
             yield task.write((), reading)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
@@ -19,13 +20,23 @@ import pyarrow.csv as pa_csv
 from ebb.index.columns import Column
 from ebb.index.errors import UnreadableInputError
 from ebb.warehouse.intake.convert import convert
+from ebb.warehouse.intake.raw_bytes import Utf8Stream, uncovered, uncovered_batch
 from ebb.warehouse.intake.received import Unread, received, texts_of, unread
 from ebb.warehouse.store.errors import first_line
 from ebb.warehouse.store.files import open_text
 
-__all__ = ["CsvLines", "csv_header", "read_csv"]
+__all__ = ["CsvLines", "csv_fault", "csv_header", "read_csv"]
 
 _BLOCK_BYTES = 16 * 1024 * 1024  # no record may be larger
+
+
+def csv_fault(error: Exception) -> str:
+    """Return what Arrow says of a text, without the record that it shows: no message holds a value.
+
+    >>> csv_fault(ValueError("CSV parse error: Expected 2 columns, got 1: secret"))
+    'CSV parse error: Expected 2 columns, got 1'
+    """
+    return re.sub(r"(got \d+): .*", r"\1", first_line(error))
 
 
 def csv_header(line: str, separator: str) -> list[str]:
@@ -48,15 +59,16 @@ def read_csv(
 
     def handle(row: Any) -> str:
         reason = "it has too few fields" if row.actual_columns < row.expected_columns else "it has too many fields"
-        refused.append(Unread(reason, row.text, row.number - 1))
+        text = uncovered(row.text.encode()).decode(errors="backslashreplace")
+        refused.append(Unread(reason, text, row.number - 1))
         return "skip"
 
     wanted = {name: f"f{place}" for name, place in places.items()}
     taken = 0  # the number of the last record so far
-    with closing(_Counting(path)) as text:
+    with closing(Utf8Stream(open_text(path), is_utf8=encoding in ("utf-8", "utf-8-sig"))) as text:
         ending = False
         for fields in _batches(path, text, list(wanted.values()), handle, separator, encoding, width):
-            batch, count = fields, fields.num_rows
+            batch, count = uncovered_batch(fields) if text.is_covering else fields, fields.num_rows
             numbers = _numbers(taken, count, [record.line for record in refused])
             if count:
                 taken = int(numbers[-1])
@@ -80,29 +92,6 @@ def read_csv(
         elif ending and text.quotes % 2:
             reason = "a quote is not closed, and the last record holds what follows it"
             raise UnreadableInputError(path, reason, "close it")
-
-
-class _Counting:
-    """A text that counts its quotes while it is read."""
-
-    def __init__(self, path: str) -> None:
-        self._raw, self.quotes = open_text(path), 0
-
-    closed = False
-
-    def close(self) -> None:
-        """Close it."""
-        self._raw.close()
-
-    def readable(self) -> bool:
-        """Whether it can be read."""
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Read some bytes."""
-        data = self._raw.read(size)
-        self.quotes += data.count(b'"')
-        return data
 
 
 def _numbers(before: int, count: int, refused: Sequence[int | None]) -> Any:
@@ -138,7 +127,7 @@ def _batches(
     except pa.ArrowInvalid as error:
         if str(error).startswith(("Empty CSV", "CSV parse error: Empty CSV")):  # nothing, or a header alone
             return
-        reason = f"it is not CSV ({first_line(error)})"
+        reason = f"it is not CSV ({csv_fault(error)})"
         if "straddl" in str(error):
             reason = "a quote is not closed, or a record is larger than 16 MiB"
         raise UnreadableInputError(path, reason, "write it again") from error

@@ -17,6 +17,7 @@ from ebb.warehouse.intake.digest import Digest
 from ebb.warehouse.intake.faults import dumps_fault, loads_fault, raise_faults
 from ebb.warehouse.intake.staged import Staged
 from ebb.warehouse.parquet.writer import Written
+from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import make_folder, remove_all_but, remove_folder
 
 __all__ = ["Part", "collect"]
@@ -67,7 +68,7 @@ def collect(table: str, folder: str, run: Callable[[], Iterable[Part]]) -> Stage
     try:
         make_folder(f"{table}/{folder}")
     except OSError as error:
-        raise EngineError("the batch cannot be staged", error, "check the table's folder and the free space") from error
+        raise disk_error(error, "the batch cannot be staged", step="check the table's folder") from error
     try:
         staged = _staged(folder, list(run()))
         # What failed attempts of a task left.

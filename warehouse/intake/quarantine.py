@@ -15,13 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebb.index.columns import Column, delta_fields
 from ebb.index.errors import CorruptionError, EngineError
-from ebb.warehouse.store.errors import disk_error, disk_errors, read_error
+from ebb.warehouse.store.errors import disk_error, disk_errors, first_line, read_error
 from ebb.warehouse.store.files import make_file, make_folder, remove_empty_folders, remove_file, rename, size_of
 from ebb.warehouse.store.paths import LOG, REFUSED, inside, new_data_file, quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
-from ebb.warehouse.table.log import Action, add_action, commit_action, metadata_actions, new_metadata, remove_action
+from ebb.warehouse.table.log import (
+    Action,
+    LogEntry,
+    add_action,
+    commit_action,
+    metadata_actions,
+    new_metadata,
+    remove_action,
+)
 from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 __all__ = [
-    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "count_refused", "expire_refused", "part_refused",
+    "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "count_refused", "expire_refused", "look_at_refused", "part_refused",
     "read_refused", "write_refused",
 ]  # fmt: skip
 
@@ -202,14 +210,43 @@ def count_refused(table: Table, through: int) -> int:
     return sum(records for _, slot, records in looked if slot <= through)
 
 
-def _looked_into(table: Table, look: Callable[[pq.ParquetFile], T]) -> Iterator[tuple[str, int, T]]:
-    """Yield path, slot and what a look into it gives, of each file of the quarantine, oldest first."""
+def look_at_refused(table: Table, *, deep: bool) -> tuple[Counter[int], list[CorruptionError], bool]:
+    """Return how many refused records there are per slot, what is wrong with their files, and whether any were taken out.
+
+    Reads sizes and footers, and if ``deep`` every page.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     delta = _open(table)
+    counts: Counter[int] = Counter()
+    wrong: list[CorruptionError] = []
+    if delta is None:
+        return counts, wrong, False
+    for path, slot, size in _live(delta):
+        try:
+            if size_of(table.quarantine / path) != size:
+                wrong.append(CorruptionError("has another size than its log says", path, _RESTORE))
+                continue
+            with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:
+                counts[slot] += file.read().num_rows if deep else file.metadata.num_rows
+        except FileNotFoundError:
+            if path in {f[0] for f in _live(_open(table) or delta)}:
+                wrong.append(CorruptionError("is missing", path, _RESTORE))
+        except (OSError, pa.ArrowException) as error:
+            wrong.append(CorruptionError(f"is damaged ({first_line(error)})", path, _RESTORE))
+    entries = (LogEntry.read(table.quarantine / LOG, version) for version in range(delta.version() + 1))
+    return counts, wrong, any(entry is None or entry.ebb.get("op") == "clear" for entry in entries)
+
+
+def _looked_into(table: Table, look: Callable[[pq.ParquetFile], T]) -> Iterator[tuple[str, int, T]]:
+    """Yield path, slot and what a look into it gives, of each file of the quarantine, oldest first."""
+    delta = _open(table)
     if delta is None:
         return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     for path, slot, _ in sorted(_live(delta), key=lambda f: f[1]):
         try:
             with pq.ParquetFile(table.quarantine / path, page_checksum_verification=True) as file:

@@ -13,7 +13,6 @@ from ebb.index.inputs import InputRules, InputSchema
 from ebb.index.sample import Sample
 from ebb.warehouse.intake.source import InputFile, Piece, find_inputs, pa_schema, piece_of
 from ebb.warehouse.intake.text_input import text_errors
-from ebb.warehouse.store.errors import first_line
 from ebb.warehouse.store.files import open_text
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ def infer_columns(path: Path, rules: InputRules | None = None, declared: Sequenc
     """
     import pyarrow as pa
 
+    from ebb.warehouse.intake.csv_input import csv_fault
     from ebb.warehouse.parquet.arrow import columns_of_arrow
 
     rules = rules or InputRules()
@@ -44,7 +44,7 @@ def infer_columns(path: Path, rules: InputRules | None = None, declared: Sequenc
         schema = file.footer.schema if file.format == "parquet" else _csv_schema(file, rules)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise UnreadableInputError(
-            file.path, f"its columns cannot be told ({first_line(error)})", "declare them instead", hint="schema"
+            file.path, f"its columns cannot be told ({csv_fault(error)})", "declare them instead", hint="schema"
         ) from error
     columns: list[Column] = []
     for place, found in enumerate(schema.names):

@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from zlib_ng.zlib_ng import crc32
@@ -77,9 +78,9 @@ class DataFile:
         refuse_links(table, side)
         with contextlib.suppress(OSError):
             data = read_file(f"{table}/{side}")
-            contents = load_side_file(name, data, crc32)
-            if contents is not None:
-                columns = parsed_columns(contents.schema)
+            known = _known(load_side_file(name, data, crc32), file)
+            if known is not None:
+                contents, columns = known
                 return DataFile(table, file.path, contents, columns, is_ours=True, known_bytes=len(data))
         found = DataFile.open(table, file)
         if not found.is_ours:
@@ -122,6 +123,45 @@ class DataFile:
     def leaf(self, name: str) -> int:
         """Return the place of a column that is not nested among the leaves: nested columns before it have several."""
         return self.columns[name].leaves[0]
+
+
+def _known(contents: Contents | None, file: CellFile) -> tuple[Contents, Mapping[str, ParquetColumn]] | None:
+    """Return what a side file tells, and the columns; None if it cannot be true.
+
+    Its checksum is its own: nothing but the data file itself vouches for it.
+    """
+    if contents is None:
+        return None
+    try:
+        columns = parsed_columns(contents.schema)
+        return (contents, columns) if _can_be(contents, columns, file) else None
+    except (ValueError, LookupError, RecursionError):
+        return None
+
+
+def _can_be(contents: Contents, columns: Mapping[str, ParquetColumn], file: CellFile) -> bool:
+    """Whether the contents fit the file as the log knows it, and each other."""
+    flat = [column.leaves[0] for column in columns.values() if column.is_flat]
+    leaves = [leaf for column in columns.values() for leaf in column.leaves]
+    if not contents.row_groups or contents.leaves != len(leaves):
+        return False
+    records, sizes, starts, ends, page_bytes, page_records = (
+        np.asarray(numbers, np.int64)
+        for numbers in (
+            contents.records, contents.chunk_bytes, contents.chunk_starts, contents.chunk_pages, contents.page_bytes,
+            contents.page_records,
+        )
+    )  # fmt: skip
+    pages = np.diff(ends, prepend=0)
+    if ends[-1] != len(page_bytes) or (pages < 1).any() or records.sum() != file.records:
+        return False
+    in_chunks = np.add.reduceat(page_records, ends - pages).reshape(-1, contents.leaves)
+    return bool(
+        (np.add.reduceat(page_bytes, ends - pages) == sizes).all()
+        and ((starts >= 0) & (starts <= file.size_bytes - sizes)).all()
+        and (in_chunks[:, flat] == records[:, None]).all()
+        and contents.has_filters_in(file.size_bytes)
+    )
 
 
 def _contents(opened: int, path: str, footer: pq.FileMetaData) -> Contents:

@@ -33,6 +33,7 @@ from ebb.warehouse.parquet.chunks import (
     read_runs,
 )
 from ebb.warehouse.parquet.datafile import DataFile
+from ebb.warehouse.parquet.footer import damaged
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.parquet.sizes import ReadSizes
 from ebb.warehouse.parquet.statistics import bounds
@@ -229,6 +230,8 @@ class Answer:
         """Return the wanted records of row groups that are alike: narrow columns whole, then pages of the wide ones."""
         first = sources[0][0]
         names = [name for name in schema.names if name in first.columns]
+        if missing := [name for name in self.key if name not in first.columns]:
+            raise damaged(f"{first.path}: it has no column {missing[0]}")
         if not first.is_ours:  # in no order that is known
             table = conform(read_row_groups(sources, names), schema)  # Arrow cannot sort all types of other tools
             self.cost.count(data=first.column_bytes(sources[0][1], names))

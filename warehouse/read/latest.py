@@ -28,6 +28,7 @@ from ebb.warehouse.parquet.arrow import Codes
 from ebb.warehouse.parquet.order import in_key_order
 from ebb.warehouse.read.request import Read
 from ebb.warehouse.read.window import Window
+from ebb.warehouse.store.errors import first_line
 
 __all__ = ["LatestWindow"]
 
@@ -117,7 +118,8 @@ class _Spool:
             return start, self._file.tell() - start
         except OSError as error:
             step = f"make room in {tempfile.gettempdir()}, or read with isolation window"
-            raise EngineError("the answer cannot be held until the read commits", error, step) from error
+            reason = error.strerror or first_line(error)
+            raise EngineError("the answer cannot be held until the read commits", reason, step) from error
 
     def _read(self, block: Block) -> pa.Table:
         held = self._tables[block.row_group]

@@ -22,6 +22,7 @@ from ebb.warehouse.read.answer import Answer
 from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.key_values import key_value, key_values
 from ebb.warehouse.read.request import Cost, Read
+from ebb.warehouse.store.errors import memory_errors
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Window"]
@@ -159,7 +160,8 @@ class Window:
             return
         self.cost.files += len(live)
         answer = Answer(self.snapshot, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
-        yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
+        with memory_errors("the read failed"):
+            yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
 
     def visible_files(self) -> list[CellFile]:
         """Return the files with records that may be visible."""

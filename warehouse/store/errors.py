@@ -14,11 +14,12 @@ from contextlib import contextmanager
 
 from ebb.index.errors import CorruptionError, EngineError, WarehouseError
 
-__all__ = ["RESTORE", "disk_error", "disk_errors", "first_line", "read_error", "refusal"]
+__all__ = ["RESTORE", "disk_error", "disk_errors", "first_line", "memory_errors", "read_error", "refusal"]
 
 RESTORE = "restore it from a backup"
 _FORBIDDEN = ("permission denied", "give this user access to it")
 _FULL = ("the disk is full", "make room and run it again")
+_NO_MEMORY = ("there is not enough memory", "give the process more and run it again")
 # What a file that is as it should be can be refused for: reason and next step.
 _REFUSALS = {
     errno.EACCES: _FORBIDDEN,
@@ -28,12 +29,14 @@ _REFUSALS = {
     errno.EROFS: ("the file system is read-only", "make it writable and run it again"),
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
+    errno.EFBIG: ("a file may not become that large", "raise the limit (ulimit -f) and run it again"),
     errno.EIO: ("the disk reports an error", "check the disk and run it again"),
-    errno.ENOMEM: ("there is not enough memory", "give the process more and run it again"),
+    errno.ENOMEM: _NO_MEMORY,
 }
 _SIGNS = {os.strerror(number): number for number in (*_REFUSALS, errno.ENOENT)}
 _SIGN = re.compile("|".join(map(re.escape, sorted(_SIGNS, key=len, reverse=True))))  # one begins like another
 _LINE_LENGTH = 200
+_NO_THREAD = "can't start new thread"  # in Python's words: there is no room for its stack, or there are too many
 
 
 def _number(error: BaseException) -> int | None:
@@ -93,3 +96,14 @@ def disk_errors(what: str, *, note: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise disk_error(error, what, note=note) from error
+
+
+@contextmanager
+def memory_errors(what: str) -> Iterator[None]:
+    """Translate that memory has run out inside; ``what`` says what could not be done then.  Also a decorator."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # Arrow's is of the first kind too
+        if isinstance(error, RuntimeError) and str(error) != _NO_THREAD:
+            raise
+        raise EngineError(what, *_NO_MEMORY) from error

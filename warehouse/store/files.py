@@ -20,7 +20,7 @@ from typing import IO, cast
 
 from ebb.index.errors import CorruptionError
 from ebb.warehouse.store.modes import make_folder, new_file
-from ebb.warehouse.store.paths import doomed_folder, side_file
+from ebb.warehouse.store.paths import doomed_folder, side_file, unfinished_file
 
 __all__ = [
     "absolute",
@@ -49,6 +49,7 @@ __all__ = [
     "remove_folder",
     "remove_tree",
     "rename",
+    "replace_file",
     "size_of",
     "write_new",
 ]
@@ -173,6 +174,19 @@ def create(path: Path, data: bytes, *, unfinished: Path) -> None:
         for _ in range(2):  # nobody would look for it: what fails once may not fail again
             with contextlib.suppress(OSError):
                 unfinished.unlink(missing_ok=True)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Give a small file other content, in one step: whoever reads it sees all of the one or all of the other."""
+    unfinished = path.with_name(unfinished_file(path.name))
+    try:
+        with open(new_file(unfinished), "wb") as opened:
+            opened.write(data)
+        os.rename(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        raise
 
 
 def remove_file(path: str | Path) -> None:

@@ -24,7 +24,7 @@ from ebb.index.errors import LockedError
 from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.modes import make_folder, new_file
 
-__all__ = ["Lock", "locked"]
+__all__ = ["Lock", "is_held", "locked"]
 
 _POLL_SECONDS = 0.05
 
@@ -57,6 +57,20 @@ def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[Lock]:
     finally:
         with contextlib.suppress(OSError):
             os.close(handle)
+
+
+def is_held(file: Path) -> bool:
+    """Whether the holder that a lock's file names is alive, without touching the lock; one on another machine counts."""
+    try:
+        card = json.loads(file.read_bytes())
+        if card["host"] != socket.gethostname():
+            return True
+        os.kill(int(card["pid"]), 0)
+    except (FileNotFoundError, ProcessLookupError, ValueError, KeyError, TypeError):
+        return False
+    except PermissionError:  # of another user
+        return True
+    return True
 
 
 def _open(file: Path, what: str) -> int:

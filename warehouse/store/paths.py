@@ -11,12 +11,16 @@ from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 
 __all__ = [
+    "CHECKED",
+    "EVIDENCE",
+    "HEAD",
     "HIDDEN",
     "LANDING_APPLIED",
     "LANDING_LOCK",
     "LANDING_REASONS",
     "LANDING_REFUSED",
     "LANDING_TAKEN",
+    "LAST_CHECKPOINT",
     "LOCK",
     "LOG",
     "QUARANTINE_SUFFIX",
@@ -34,6 +38,10 @@ __all__ = [
     "inside",
     "is_data_file",
     "is_inside",
+    "is_ranges",
+    "is_segment",
+    "journal_lines",
+    "journal_segment",
     "new_data_file",
     "new_table_name",
     "numbered_batch",
@@ -49,13 +57,18 @@ __all__ = [
     "state_name",
     "state_version",
     "unfinished_commit",
+    "unfinished_file",
 ]
 
 LOG = "_delta_log"
+LAST_CHECKPOINT = "_last_checkpoint"  # below the log: where opening a table starts
 HIDDEN = "_ebb"  # what is not part of the Delta table
 LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
+HEAD = "head"  # the head record, below the hidden one
+CHECKED = "checked"  # what the last checks found, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
+EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -65,9 +78,12 @@ LANDING_APPLIED = "_applied"
 LANDING_REFUSED = "_refused"
 LANDING_REASONS = "_reasons.jsonl"  # beside refused files
 LANDING_LOCK = "_lock"
-_STATE = re.compile(r"state-([0-9]+)-[0-9a-f]+")
+_STATE = re.compile(r"state-([0-9]{1,20})-[0-9a-f]+")
+_SEGMENT = re.compile(r"seen-[0-9a-f]+-[0-9a-f]{8}")
+_RANGES = re.compile(r"[0-9]+-[0-9]+-[0-9a-f]+")
 _FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
 _ENTRY = re.compile(r"([0-9]{20})\.json")
+_JOURNAL = re.compile(r"([0-9]{12})-([0-9]{12})\.jsonl")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
 
@@ -99,6 +115,11 @@ def unfinished_commit(id: str) -> str:
     return UNFINISHED_COMMITS.replace("*", id)
 
 
+def unfinished_file(name: str) -> str:
+    """Return a new name under which a file is written before it takes the place of another one."""
+    return f"{name}-{_id()}.tmp"
+
+
 def state_name(version: int) -> str:
     """Return a new name for the state of the ledger at a version."""
     return f"state-{version}-{_id()}"
@@ -119,9 +140,27 @@ def ranges_name(generation: int, cohort: int) -> str:
     return f"{generation}-{cohort}-{_id()}"
 
 
+def is_ranges(name: str) -> bool:
+    """Whether an object with key ranges can have this name.
+
+    >>> is_ranges(ranges_name(0, 7)), is_ranges("../precious")
+    (True, False)
+    """
+    return _RANGES.fullmatch(name) is not None
+
+
 def segment_name(checksum: str) -> str:
     """Return a new name for a segment of fingerprints, which carries its checksum."""
     return f"seen-{_id()}-{checksum}"
+
+
+def is_segment(name: str) -> bool:
+    """Whether a segment of fingerprints can have this name.
+
+    >>> is_segment(segment_name("0123abcd")), is_segment("../precious-0123abcd")
+    (True, False)
+    """
+    return _SEGMENT.fullmatch(name) is not None
 
 
 def segment_checksum(name: str) -> str:
@@ -131,6 +170,25 @@ def segment_checksum(name: str) -> str:
     '0123abcd'
     """
     return name.rsplit("-", 1)[-1]
+
+
+def journal_segment(first: int, last: int) -> str:
+    """Return the name of the segment of the evidence journal that holds these lines, counted from 0.
+
+    >>> journal_segment(0, 49)
+    '000000000000-000000000049.jsonl'
+    """
+    return f"{first:012}-{last:012}.jsonl"
+
+
+def journal_lines(name: str) -> tuple[int, int] | None:
+    """Return which lines a segment of the evidence journal holds; None if the name is something else's.
+
+    >>> journal_lines(journal_segment(50, 99)), journal_lines("notes.txt")
+    ((50, 99), None)
+    """
+    match = _JOURNAL.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def staging_folder(slot: int) -> str:

@@ -13,10 +13,11 @@ from ebb.index.ledger import Change
 from ebb.warehouse.store.errors import disk_error, disk_errors
 from ebb.warehouse.store.files import make_folder, remove_tree, rename
 from ebb.warehouse.store.modes import group_id, let_in, share
-from ebb.warehouse.store.paths import LOG, dropped_name, new_table_name
+from ebb.warehouse.store.paths import HIDDEN, LOG, dropped_name, new_table_name
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
-from ebb.warehouse.table.log import commit_action, metadata_actions, new_metadata, schema_text
+from ebb.warehouse.table.head import head_of, write_head
+from ebb.warehouse.table.log import LogEntry, commit_action, metadata_actions, new_metadata, schema_text
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name, is_name
 from ebb.warehouse.table.states import stored_ledger
@@ -83,7 +84,10 @@ def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
         make_folder(unfinished, parents=True)
         _share(root, [unfinished], spec)
         make_folder(unfinished / LOG)
-        append(unfinished / LOG, 0, [said, *metadata_actions(metadata, with_protocol=True)], id=id, table=spec.name)
+        make_folder(unfinished / HIDDEN)
+        entry = [said, *metadata_actions(metadata, with_protocol=True)]
+        hash = append(unfinished / LOG, 0, entry, id=id, table=spec.name)
+        write_head(unfinished / HIDDEN, head_of(LogEntry.of(entry, 0, hash), metadata, None, oldest=0))
         rename(unfinished, table.folder)
     except (OSError, WarehouseError) as error:
         remove_tree(unfinished)

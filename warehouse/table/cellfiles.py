@@ -13,6 +13,8 @@ from ebb.index.cellfile import ANY_SLOT, CellFile
 from ebb.index.columns import EXPIRES_SLOT, INSERTED_SLOT, PARTITION_COLUMNS
 from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
+from ebb.index.stored import members, number, number_or_none, text
+from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import size_of
 from ebb.warehouse.store.paths import inside
 from ebb.warehouse.table.log import Action, add_action, remove_action
@@ -69,17 +71,24 @@ def live_files(delta: DeltaTable) -> tuple[CellFile, ...]:
 
 def file_of_add(add: Mapping[str, Any]) -> CellFile:
     """Return the file that one action adds."""
-    values, statistics = add["partitionValues"], json.loads(add.get("stats") or "{}")
-    cell = (values.get(name) for name in PARTITION_COLUMNS)
-    slots = (statistics.get(f"{end}Values", {}).get(slot) for end, slot in _SLOTS)
-    return _file(add["path"], add["size"], statistics.get("numRecords"), add["modificationTime"], *cell, *slots)
+    try:
+        values, statistics = members(add["partitionValues"]), members(json.loads(add.get("stats") or "{}"))
+        cell = [values.get(name) for name in PARTITION_COLUMNS]
+        slots = [number_or_none(members(statistics.get(f"{end}Values", {})).get(slot)) for end, slot in _SLOTS]
+        records = number_or_none(statistics.get("numRecords"))
+        return _file(text(add["path"]), number(add["size"]), records, number(add["modificationTime"]), *cell, *slots)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise read_error(error, "what the log says of a file", add.get("path")) from error
 
 
 def file_of_remove(remove: Mapping[str, Any]) -> CellFile:
     """Return the file that one action removes; which slots it has, the action does not say."""
-    values = remove.get("partitionValues") or {}
-    cell = (values.get(name) for name in PARTITION_COLUMNS)
-    return _file(remove["path"], remove.get("size") or 0, None, 0, *cell, *[None] * 4)
+    try:
+        values = members(remove.get("partitionValues") or {})
+        cell = [values.get(name) for name in PARTITION_COLUMNS]
+        return _file(text(remove["path"]), number(remove.get("size") or 0), None, 0, *cell, *[None] * 4)
+    except (ValueError, KeyError, TypeError) as error:
+        raise read_error(error, "what the log says of a file", remove.get("path")) from error
 
 
 def file_on_disk(table: Path, path: str) -> CellFile:
@@ -105,7 +114,7 @@ def _file(path: str, size: int, records: int | None, added_ms: int, *cell_and_sl
     min_ins, max_ins, min_exp, max_exp = slots if is_known else ANY_SLOT * 2
     return CellFile(
         path=inside(path),
-        cell=Cell(*(-1 if value is None else int(value) for value in (group, cohort, generation))),
+        cell=Cell(*(-1 if value is None else number(int(value)) for value in (group, cohort, generation))),
         size_bytes=size,
         records=records if is_known and records is not None else 0,
         min_ins=min_ins,

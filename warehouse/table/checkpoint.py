@@ -12,13 +12,17 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ebb.warehouse.store.errors import disk_error
+from ebb.warehouse.store.errors import disk_error, disk_errors
 from ebb.warehouse.store.files import names_in, remove_file
 from ebb.warehouse.store.modes import fit_files
-from ebb.warehouse.store.paths import LOG
+from ebb.warehouse.store.paths import LAST_CHECKPOINT, LOG
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["CHECKPOINT_INTERVAL", "checkpoint_if_due", "clean_log", "first_kept", "superseded"]
+__all__ = [
+    "CHECKPOINT_INTERVAL", "checkpoint_if_due", "clean_log", "first_kept", "remove_checkpoint", "superseded",
+    "write_checkpoint",
+]  # fmt: skip
+
 
 CHECKPOINT_INTERVAL = 50  # commits; opening a table reads the entries since the last checkpoint
 _VERSION = re.compile(r"([0-9]{20})\.(json|checkpoint)")
@@ -28,6 +32,12 @@ def checkpoint_if_due(folder: Path, version: int) -> bool:
     """Write down what a Delta table looks like if enough commits were made since the last time; returns if it was."""
     if version - _last(folder / LOG) < CHECKPOINT_INTERVAL:
         return False
+    write_checkpoint(folder, version)
+    return True
+
+
+def write_checkpoint(folder: Path, version: int) -> None:
+    """Write down what a Delta table looks like at a version."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -37,28 +47,41 @@ def checkpoint_if_due(folder: Path, version: int) -> bool:
     except (DeltaError, OSError) as error:
         what, step = f"the checkpoint of version {version} cannot be written", "the next commit tries again"
         raise disk_error(error, what, note="nothing is lost", step=step) from error
-    return True
+
+
+def remove_checkpoint(log: Path, version: int) -> None:
+    """Remove a checkpoint that cannot be read, and what names it.  Requires the entries since the one before it."""
+    what = f"the checkpoint of version {version} cannot be removed"
+    with disk_errors(what):
+        remove_file(log / LAST_CHECKPOINT)
+        for name in names_in(log):
+            if name.startswith(f"{version:020}.checkpoint"):
+                remove_file(log / name)
 
 
 def _last(log: Path) -> int:
     """Return the version of the last checkpoint; 0 if there is none, or none that can be read."""
     try:
-        return int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
+        return int(json.loads((log / LAST_CHECKPOINT).read_bytes())["version"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
 
 
-def clean_log(log: Path, *, needed_from: int, is_kept: Callable[[LogEntry], bool]) -> int:
+def clean_log(
+    log: Path, *, needed_from: int, is_kept: Callable[[LogEntry], bool], announce: Callable[[int], None]
+) -> int:
     """Remove the entries and checkpoints that nobody needs any more; returns how many files went.
 
     ``needed_from``: the first commit that the table itself needs. ``is_kept``: whether a commit is within the
-    retention; if one is, so are all that follow it.
+    retention; if one is, so are all that follow it. ``announce`` is told, before anything goes, the first commit that stays.
     """
     try:
         names = names_in(log)
         commits = sorted(int(match[1]) for name in names if (match := _VERSION.match(name)) and match[2] == "json")
         keep_from = min(needed_from, first_kept(commits, lambda version: _is_kept(log, version, is_kept)))
         gone = superseded(names, keep_from)
+        if gone:
+            announce(1 + max(int(name[:20]) for name in gone))
         for name in gone:
             remove_file(log / name)
     except OSError as error:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ebb.index.errors import ConflictError, InDoubtError, WarehouseError
+from ebb.index.head import entry_hash
 from ebb.warehouse.store.errors import disk_error
 from ebb.warehouse.store.files import create, remove_file
 from ebb.warehouse.store.paths import UNFINISHED_COMMITS, entry_name, unfinished_commit
@@ -27,8 +28,8 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def append(log: Path, version: int, actions: Sequence[Action], *, id: str, table: str) -> None:
-    """Make entry ``version`` of a log.  When this returns, the entry is there and it is ours.
+def append(log: Path, version: int, actions: Sequence[Action], *, id: str, table: str) -> str:
+    """Make entry ``version`` of a log; returns the hash of its bytes.  When this returns, the entry is there and it is ours.
 
     Raises ConflictError if the entry is somebody else's, EngineError if there is none, InDoubtError if nobody can tell.
     A signal is handed on, whether or not the entry was made: ask the log.
@@ -49,7 +50,8 @@ def append(log: Path, version: int, actions: Sequence[Action], *, id: str, table
                 continue
             if there.id != id:
                 raise ConflictError(table, version - 1) from error
-        return
+        break
+    return entry_hash(entry)
 
 
 def remove_unfinished(log: Path) -> None:

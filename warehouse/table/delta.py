@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from ebb.warehouse.store.errors import RESTORE, read_error, refusal
 
-__all__ = ["delta_errors", "open_delta"]
+__all__ = ["delta_errors", "metadata_of", "open_delta"]
 
 
 def open_delta(folder: Path, what: str, *, damaged: str = RESTORE, version: int | None = None) -> DeltaTable | None:
@@ -26,6 +27,20 @@ def open_delta(folder: Path, what: str, *, damaged: str = RESTORE, version: int 
             if refusal(error):  # it is called so even if nobody was allowed to look
                 raise
             return None
+
+
+def metadata_of(about: Any, schema: str) -> dict[str, Any]:
+    """Return what a Delta table says about itself as its log has it; ``about`` is what delta-rs tells of it."""
+    return {
+        "id": str(about.id),
+        "name": about.name,
+        "description": about.description,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema,
+        "partitionColumns": about.partition_columns,
+        "createdTime": about.created_time,
+        "configuration": about.configuration,
+    }
 
 
 @contextmanager

@@ -25,14 +25,13 @@ __all__ = ["check_layout", "check_protocol", "check_slots", "entries_of_others",
 _READER, _WRITER = 1, 2  # the protocol of our tables
 
 
-def entries_of_others(log: Path, newest: int) -> list[LogEntry]:
-    """Return the commits since the last one of Ebb, the oldest first.  One read if there are none."""
+def entries_of_others(log: Path, newest: LogEntry | None) -> list[LogEntry]:
+    """Return the commits since the last one of Ebb, the oldest first.  No read if there are none."""
     found: list[LogEntry] = []
-    for version in range(newest, -1, -1):
-        entry = LogEntry.read(log, version)
-        if entry is None or entry.id is not None:
-            break
+    entry = newest
+    while entry is not None and entry.id is None:
         found.append(entry)
+        entry = LogEntry.read(log, entry.version - 1) if entry.version else None
     return found[::-1]
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from ebb.index.head import entry_hash
+from ebb.index.stored import items, members, number, number_or_none, text
 from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.paths import entry_name
 
@@ -27,6 +29,7 @@ __all__ = [
     "encoded",
     "metadata_actions",
     "new_metadata",
+    "new_table_id",
     "remove_action",
     "schema_text",
 ]
@@ -53,6 +56,43 @@ _OPERATIONS = {
 Action = dict[str, Any]
 
 
+def _seconds(value: object) -> None:
+    if not isinstance(value, float):
+        number(value)
+
+
+def _all(of: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: [of(one) for one in items(value)]
+
+
+def _each(of: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: [of(one) for one in members(value).values()]
+
+
+_COUNTS = (
+    "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "expired", "live", "live_before",
+    "repeated", "repeated_of", "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written",
+    "exposed_since", "erased_version", "erased_files", "erased_bytes", "records", "erase_by_ms", "erase_by_slot", "to_slot",
+)  # fmt: skip
+# What each thing that a commit says must be: anybody may have written the entry.
+_KINDS: dict[str, Callable[[object], object]] = {
+    **dict.fromkeys(_COUNTS, number_or_none),
+    "id": text,
+    "op": text,
+    "case": text,
+    "by": text,
+    "asked": text,
+    "removed_slots": _all(number),
+    "ledger": members,
+    "reasons": _each(number),
+    "exposed": _each(number_or_none),
+    "phases": _each(_seconds),
+    "seconds": _seconds,
+    "adopted_versions": _all(number),
+    "adopted_operations": _all(text),
+}
+
+
 def commit_action(op: str, ebb: Mapping[str, Any], now_ms: int) -> Action:
     """Return the action that says what a commit did; ``ebb`` is our own part of it."""
     info = {
@@ -76,13 +116,18 @@ def new_metadata(
 ) -> dict[str, Any]:
     """Return what a new Delta table says about itself."""
     return {
-        "id": str(uuid.uuid4()),
+        "id": new_table_id(),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": schema_text(fields),
         "partitionColumns": list(partition_by),
         "createdTime": now_ms,
         "configuration": dict(configuration),
     }
+
+
+def new_table_id() -> str:
+    """Return an id for a Delta table."""
+    return str(uuid.uuid4())
 
 
 def schema_text(fields: Sequence[Mapping[str, Any]]) -> str:
@@ -138,6 +183,8 @@ class LogEntry:
     bytes_removed: int
     removes: tuple[Mapping[str, Any], ...]  # the actions
     changes_table: bool  # whether it says how the table looks, and not only which files it has
+    hash: str = ""  # of its bytes, if they are known
+    clock: int | None = None  # of its transaction
 
     @property
     def committed(self) -> str:
@@ -155,30 +202,48 @@ class LogEntry:
         """Read a log entry; None if there is none, or none any more."""
         path = log / entry_name(version)
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            actions = [json.loads(line) for line in lines if line.strip()]
-            return LogEntry.of(actions, version)
+            data = path.read_bytes()
+            actions = [json.loads(line) for line in data.decode().splitlines() if line.strip()]
+            return LogEntry.of(actions, version, entry_hash(data))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise read_error(error, "a log entry", path.name) from error
 
     @staticmethod
-    def of(actions: Sequence[Action], version: int) -> LogEntry:
+    def of(actions: Sequence[Action], version: int, hash: str = "") -> LogEntry:
         """Return what the actions of a commit tell."""
         info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
         adds: tuple[Mapping[str, Any], ...] = tuple(a["add"] for a in actions if "add" in a)
         removes: tuple[Mapping[str, Any], ...] = tuple(a["remove"] for a in actions if "remove" in a)
         return LogEntry(
             version=version,
-            timestamp_ms=info.get("timestamp", 0),
-            operation=info.get("operation", "?"),
-            ebb=json.loads(info.get(APP, "{}")),
+            timestamp_ms=_moment(info.get("timestamp", 0)),
+            operation=text(info.get("operation", "?")),
+            ebb=_said(json.loads(info.get(APP, "{}"))),
             adds=adds,
-            added=tuple(unquote(add["path"]) for add in adds),
-            bytes_added=sum(add["size"] for add in adds),
-            removed=tuple(unquote(remove["path"]) for remove in removes),
-            bytes_removed=sum(remove.get("size") or 0 for remove in removes),
+            added=tuple(unquote(text(add["path"])) for add in adds),
+            bytes_added=sum(number(add["size"]) for add in adds),
+            removed=tuple(unquote(text(remove["path"])) for remove in removes),
+            bytes_removed=sum(number(remove.get("size") or 0) for remove in removes),
             removes=removes,
             changes_table=any("metaData" in a or "protocol" in a for a in actions),
+            hash=hash,
+            clock=next((number(a["txn"]["version"]) for a in actions if a.get("txn", {}).get("appId") == APP), None),
         )
+
+
+def _said(ebb: object) -> Mapping[str, Any]:
+    """Return our own part of a commit; ValueError if anything in it is something else than Ebb writes there."""
+    said = members(ebb)
+    for name, value in said.items():
+        if kind := _KINDS.get(name):
+            kind(value)
+    return said
+
+
+def _moment(timestamp_ms: object) -> int:
+    """Return the moment of a commit; OverflowError or ValueError if it is none that can be told."""
+    moment_ms = number(timestamp_ms)
+    datetime.fromtimestamp(moment_ms / 1000, tz=UTC)
+    return moment_ms

@@ -7,6 +7,7 @@ Nothing here starts Spark, and nothing here imports pyarrow: an empty tick shoul
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,15 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import CorruptionError, UnknownTableError
+from ebb.index.errors import CorruptionError, EngineError, LostHeadError, RolledBackError, UnknownTableError
 from ebb.index.foreign import ForeignCommit, refusal
+from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
+    EVIDENCE,
     HIDDEN,
     LOCK,
     LOG,
@@ -31,12 +34,11 @@ from ebb.warehouse.store.paths import (
     entry_name,
     entry_version,
     is_data_file,
-    is_inside,
 )
 from ebb.warehouse.table.cellfiles import added, check_generations, file_of_add, live_files, removed
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
-from ebb.warehouse.table.delta import delta_errors, open_delta
+from ebb.warehouse.table.delta import delta_errors, metadata_of, open_delta
 from ebb.warehouse.table.foreign import (
     check_layout,
     check_protocol,
@@ -45,16 +47,17 @@ from ebb.warehouse.table.foreign import (
     foreign_commits,
     warn_reader,
 )
+from ebb.warehouse.table.head import head_of, read_head, vouched, write_head
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
+from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
-from ebb.warehouse.table.states import read_ledger, stored_ledger, write_state
+from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
 
 __all__ = ["Snapshot", "Table"]
 
 _READS = 4  # tries to open a table that a writer moves on
 _MOST_BEHIND = 64  # commits that are read one by one; if there are more, the table is opened anew
 _CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
-_DEADLINES = {"erase_by_ms", "erase_by_slot"}  # of what a commit and those before it have removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,11 @@ class Table:
         return self.hidden / RANGES
 
     @property
+    def evidence(self) -> Path:
+        """Return the folder of the evidence journal."""
+        return self.hidden / EVIDENCE
+
+    @property
     def quarantine(self) -> Path:
         """Return the folder of the quarantine; no table can have this name."""
         return self.root / f"{self.name}{QUARANTINE_SUFFIX}"
@@ -121,11 +129,14 @@ class Table:
         if not self.is_there():
             raise UnknownTableError(self.name, self.root, hint="list_tables")
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, is_rollback_fine: bool = False) -> Snapshot:
         """Pin the newest version: its files, declaration and ledger.
 
         The first time O(live files); then two looks at the log if nothing was committed, otherwise O(what was).
+        Raises RolledBackError if the log lacks commits that were made, unless that is said to be fine.
         """
+        if is_rollback_fine:
+            return self._read_newest(is_rollback_fine=True)
         known = self._newest[0] if self._newest else None
         newest = None if known is None else self._moved(known)
         if newest is None:
@@ -133,16 +144,16 @@ class Table:
         self._newest[:] = [newest]
         return newest
 
-    def _read_newest(self) -> Snapshot:
+    def _read_newest(self, *, is_rollback_fine: bool = False) -> Snapshot:
         """Read the newest version; if a writer was so fast that what it needs is gone meanwhile, the one that is newest then."""
         for _ in range(_READS - 1):
             with suppress(CorruptionError):
                 return self._read()
-        return self._read()
+        return self._read(is_rollback_fine=is_rollback_fine)
 
     def _moved(self, known: Snapshot) -> Snapshot | None:
         """Return the newest version if it can be reached from a known one; None if the table has to be read anew."""
-        if known.mark is None or self._mark(known.version) != known.mark:
+        if known.mark is None or known.unsettled is not None or self._mark(known.version) != known.mark:
             return None
         with suppress(CorruptionError):  # what it needs on the way may be gone
             for _ in range(_MOST_BEHIND):
@@ -154,8 +165,9 @@ class Table:
                 known = known.after(entry)
         return None
 
-    def _read(self) -> Snapshot:
+    def _read(self, *, is_rollback_fine: bool = False) -> Snapshot:
         what = f"the log of table {self.name}"
+        head = read_head(self.hidden)  # before the log, which only grows
         delta = open_delta(self.folder, what)
         if delta is None:
             raise UnknownTableError(self.name, self.root, hint="list_tables")
@@ -163,25 +175,19 @@ class Table:
             check_protocol(self.name, delta)
             schema, about, version = delta.schema().to_json(), delta.metadata(), delta.version()
         is_ebbs = VERSION_PROPERTY in about.configuration  # or anybody's, with a log of any length
-        others = entries_of_others(self.log, version) if is_ebbs else []
+        newest = self.entry(version) if is_ebbs else None
+        others = entries_of_others(self.log, newest)
         check_layout(self.name, self.folder, others, about.configuration)
         # What the files are is known only now: another format may keep other things of them in the log.
         spec = TableSpec.from_properties(self.name, columns_of_delta(schema), about.configuration)
         with delta_errors(what, self.folder):
             files = live_files(delta)
-        metadata = {
-            "id": str(about.id),
-            "name": about.name,
-            "description": about.description,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": schema,
-            "partitionColumns": about.partition_columns,
-            "createdTime": about.created_time,
-            "configuration": about.configuration,
-        }
+        check_generations(spec, files)
+        unsettled = vouched(self.name, self.log, head, table=str(about.id), newest=newest, version=version)
+        if isinstance(unsettled, RolledBackError) and not is_rollback_fine:
+            raise unsettled
         ledger, state = read_ledger(self.states, self.log, version)
         foreign = foreign_commits(others)
-        check_generations(spec, files)
         if not foreign:
             check_slots(files)
         return Snapshot(
@@ -191,9 +197,12 @@ class Table:
             files=files,
             ledger=ledger,
             state=state,
-            metadata=metadata,
+            metadata=metadata_of(about, schema),
             foreign=foreign,
             mark=self._mark(version),
+            hash=newest.hash if newest else "",
+            head=head.head,
+            unsettled=unsettled,
         )
 
     def _mark(self, version: int) -> tuple[int, int] | None:
@@ -249,6 +258,9 @@ class Snapshot:
     metadata: Mapping[str, Any]  # as Delta keeps it
     foreign: tuple[ForeignCommit, ...] = ()  # what other tools did since the last commit of Ebb, the oldest first
     mark: tuple[int, int] | None = None  # of its log entry
+    hash: str = ""  # of its log entry
+    head: Head | None = None  # the head record; None if there is none
+    unsettled: RolledBackError | LostHeadError | None = None  # why the head record does not vouch for the log
     _removals: list[Removal] | None = field(default=None, compare=False, repr=False)  # None: not read yet
 
     @property
@@ -264,37 +276,30 @@ class Snapshot:
     def check_own(self) -> None:
         """Refuse to write to a table that another tool has written to, too: the ledger no longer counts what is there."""
         self.check_features()
+        if self.unsettled is not None:
+            raise self.unsettled
         if self.foreign:
             raise refusal(self.table.name, self.foreign)
 
     def warn_reader(self) -> None:
-        """Warn a reader of a table that another tool has written to."""
+        """Warn a reader of a table that another tool has written to, or whose head record is lost."""
         warn_reader(self.table.name, self.foreign)
+        if self.unsettled is not None:
+            warnings.warn(LostHeadWarning(self.unsettled), stacklevel=3)
 
     def removals(self) -> Sequence[Removal]:
         """Return what was removed from the table and not erased yet, the oldest first."""
         if self._removals is not None:
             return self._removals
-        recent: list[Removal] = []
-        slot = self.ledger.clock
-        exposed: dict[str, int] = {}  # in what other tools removed, as adoptions tell
-        for entry in self.table.entries(self.version):
-            if entry.version <= self.ledger.erased_version:
-                break
-            slot = entry.ebb.get("slot", slot)  # another tool's commit counts as made with the one that followed it
-            exposed.update(entry.ebb.get("exposed", {}))
-            if entry.removed or _DEADLINES & entry.ebb.keys():
-                recent.append(_removal(entry, slot, exposed.get(str(entry.version))))
-        recent.reverse()
+        recent = removals_in(self.table.entries(self.version), self.ledger)
         object.__setattr__(self, "_removals", recent)  # a cache: what it says cannot change
         return recent
 
     def after(self, entry: LogEntry) -> Snapshot:
         """Return the table after the next commit."""
-        stored = entry.ebb["ledger"]
-        state = State(*stored["state"]) if stored["state"] is not None else None
+        change, state = change_of(entry.ebb["ledger"], entry.version)
         if state == self.state:
-            ledger = self.ledger.advanced(Change.restored(stored))
+            ledger = self.ledger.advanced(change)
         else:
             ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
         return self._followed(entry, ledger, state)
@@ -307,7 +312,7 @@ class Snapshot:
         known = None if self.foreign else self._removals  # an adoption tells more about what others removed
         if known is not None:
             known = [removal for removal in known if removal.version > ledger.erased_version]
-            known += [_removal(entry, entry.ebb.get("slot"))] if gone or _DEADLINES & entry.ebb.keys() else []
+            known += [removal_by(entry, entry.ebb.get("slot"))] if is_removal(entry) else []
         return replace(
             self,
             version=entry.version,
@@ -316,6 +321,7 @@ class Snapshot:
             state=state,
             foreign=(),
             mark=self.table._mark(entry.version),
+            hash=entry.hash,
             _removals=known,
         )
 
@@ -328,6 +334,7 @@ class Snapshot:
         report: Mapping[str, Any],
         data_change: bool,
         now_ms: int,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Snapshot:
         """Commit files and what changes in the ledger against this very version; returns the table as it is then.
 
@@ -335,6 +342,7 @@ class Snapshot:
         """
         actions = [added(file, now_ms, data_change=data_change) for file in adds]
         actions += [removed(file, now_ms, data_change=data_change) for file in removes]
+        actions += [] if metadata is None else [{"metaData": dict(metadata)}]
         return self._append(actions, change, report, now_ms)
 
     def commit_metadata(self, metadata: Mapping[str, Any], report: Mapping[str, Any], now_ms: int) -> None:
@@ -352,30 +360,35 @@ class Snapshot:
             with suppress(OSError):
                 ledger, state = write_state(self.table.states, ledger, self.version + 1, self.spec.remembered_ticks)
                 change = Change(clock=change.clock)
-        ebb = {"id": id, **report, "ledger": stored_ledger(state, change)}
+        ebb = {"id": id, **report, "after": self.hash, "ledger": stored_ledger(state, change)}
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
-        append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
-        after = self._followed(LogEntry.of(entry, self.version + 1), ledger, state)
+        hash = append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
+        made = LogEntry.of(entry, self.version + 1, hash)
+        after = replace(self._followed(made, ledger, state), unsettled=None)
         for metadata in (action["metaData"] for action in actions if "metaData" in action):
             columns = columns_of_delta(metadata["schemaString"])
             spec = TableSpec.from_properties(self.table.name, columns, metadata["configuration"])
             after = replace(after, metadata=metadata, spec=spec)
+        with suppress(OSError, EngineError):  # the commit is made: follow_up tries again, and tells
+            after = after.with_head(made, is_confirmed=report["op"] == "adopt")
         self.table._newest[:] = [after]
         return after
+
+    def with_head(self, entry: LogEntry | None = None, *, is_confirmed: bool = False) -> Snapshot:
+        """Write the head record of this version; returns the table with it.  Requires the writer's lock.
+
+        ``entry``: the log entry of this version, read if it is not given. ``is_confirmed``: somebody said that the log is
+        whole as it is. What goes wrong comes as OSError or EngineError.
+        """
+        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden).head or self.head
+        if made is None:
+            raise FileNotFoundError(entry_name(self.version))
+        oldest = self.table.oldest_version() if is_confirmed or known is None else known.oldest
+        head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
+        write_head(self.table.hidden, head)
+        return replace(self, head=head, unsettled=None)
 
     def _wants_state(self, change: Change) -> bool:
         since = self.version + 1 - (self.state.version if self.state else 0)
         return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES
-
-
-def _removal(entry: LogEntry, slot: int | None, exposed_since: int | None = None) -> Removal:
-    return Removal(
-        version=entry.version,
-        committed_ms=entry.timestamp_ms,
-        slot=slot,
-        paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
-        size_bytes=entry.bytes_removed,
-        exposed_since=entry.ebb.get("exposed_since", exposed_since),
-        erase_by=entry.ebb.get("erase_by_ms", entry.ebb.get("erase_by_slot")),
-    )

@@ -17,7 +17,9 @@ from ebb.index.expression import Expression, columns_of, parse_expression
 from ebb.index.features import KNOWN, Features, Kind, names_in
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.inputs import InputRules, InputSchema
-from ebb.index.ledger import remembered_ticks
+from ebb.index.ledger import check_span, remembered_ticks
+from ebb.index.policy import check_size
+from ebb.index.stored import number
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
@@ -37,6 +39,7 @@ ALTERABLE = {
     "ebb.label",
     "ebb.remember",
     "ebb.inputs",
+    "ebb.evidenceRetention",
 }
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _MARKS = ("_reason", "_column", "_raw", "_file", "_line", "_over", "_fault", "_h1", "_h2", "_f1", "_f2")
@@ -101,6 +104,7 @@ class TableSpec:
     inputs: InputRules = field(default_factory=InputRules)
     kind: Kind = Kind.STREAM
     features: Features = field(default_factory=Features)
+    evidence_retention: int | None = None  # how long the evidence of commits is kept, same unit; None: for ever
 
     @property
     def lag(self) -> int:
@@ -173,6 +177,7 @@ class TableSpec:
             "ebb.insertedAs": self.inserted_as or "",
             "ebb.expiresAs": self.expires_as or "",
             "ebb.inputs": self.inputs.dumps(),
+            "ebb.evidenceRetention": "" if self.evidence_retention is None else str(self.evidence_retention),
         }
 
     @staticmethod
@@ -190,7 +195,7 @@ class TableSpec:
             if version != FORMAT_VERSION:
                 raise UpgradeError(name, version, FORMAT_VERSION)
             return TableSpec._parsed(name, columns, values)
-        except (ValueError, KeyError, TypeError, UsageError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, UsageError) as error:
             step = "restore its log from a backup"
             reason = f"there is no {error}" if isinstance(error, KeyError) else error
             raise CorruptionError(f"the properties of table {name} cannot be understood", reason, step) from error
@@ -210,10 +215,13 @@ class TableSpec:
                 raise KeyError(msg)
         timeline = Timeline(
             kind=time_kind(by_name[inserted]),
-            origin=int(values["ebb.origin"]),
-            tick=int(values["ebb.tick"]),
-            span=int(values["ebb.span"]),
+            origin=_number(values["ebb.origin"]),
+            tick=_number(values["ebb.tick"]),
+            span=_number(values["ebb.span"]),
         )
+        grid = Grid(_axis(values["ebb.groups"]), _axis(values["ebb.cohorts"]), _number(values["ebb.generation"]))
+        check_size(grid.groups.count, grid.cohorts.count)
+        check_span(timeline)
         spec = TableSpec(
             name=name,
             columns=tuple(columns),
@@ -221,21 +229,22 @@ class TableSpec:
             inserted=inserted,
             expires=expires,
             timeline=timeline,
-            grid=Grid(_axis(values["ebb.groups"]), _axis(values["ebb.cohorts"]), int(values["ebb.generation"])),
+            grid=grid,
             strategy=Strategy(values["ebb.strategy"]),
-            bound=int(values["ebb.deletionBound"]),
-            reader_time=int(values["ebb.readerTime"]),
-            quarantine_time=int(values["ebb.quarantineTime"]),
-            log_retention=int(values["ebb.logRetention"]),
+            bound=_number(values["ebb.deletionBound"]),
+            reader_time=_number(values["ebb.readerTime"]),
+            quarantine_time=_number(values["ebb.quarantineTime"]),
+            log_retention=_number(values["ebb.logRetention"]),
             landing=values.get("ebb.landing") or None,
             group=values.get("ebb.group") or None,
             label=values.get("ebb.label") or "end",
-            remember=int(values["ebb.remember"]) if values.get("ebb.remember") else None,
+            remember=_number(values["ebb.remember"]) if values.get("ebb.remember") else None,
             inserted_as=values.get("ebb.insertedAs") or None,
             expires_as=values.get("ebb.expiresAs") or None,
             inputs=InputRules.loads(values.get("ebb.inputs", "")),
             kind=Kind(kind),
             features=features,
+            evidence_retention=int(values["ebb.evidenceRetention"]) if values.get("ebb.evidenceRetention") else None,
         )
         _ = spec.computed  # understood now or never
         return spec
@@ -256,6 +265,10 @@ def _ebb_version() -> str:
     return version("ebb")
 
 
+def _number(written: str) -> int:
+    return number(int(written))
+
+
 def _axis_text(axis: Axis) -> str:
     match axis:
         case Ring(count, run):
@@ -266,4 +279,4 @@ def _axis_text(axis: Axis) -> str:
 
 def _axis(text: str) -> Axis:
     kind, count, rest = text.split(":")
-    return {"ring": Ring, "shuffle": Shuffle}[kind](int(count), int(rest))
+    return {"ring": Ring, "shuffle": Shuffle}[kind](_number(count), _number(rest))

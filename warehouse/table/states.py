@@ -7,6 +7,7 @@ changes of the commits since.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +18,20 @@ from zlib_ng.zlib_ng import crc32  # the same as zlib's, and a segment may have 
 from ebb.index.errors import CorruptionError
 from ebb.index.fingerprints import Fingerprints, Segment, merges, survivors
 from ebb.index.ledger import Change, Ledger, State
+from ebb.index.stored import items, number, text
 from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import create, make_folder, mapped, remove_file
-from ebb.warehouse.store.paths import segment_checksum, segment_name, state_name, state_version, unfinished_commit
+from ebb.warehouse.store.paths import (
+    is_segment,
+    segment_checksum,
+    segment_name,
+    state_name,
+    state_version,
+    unfinished_commit,
+)
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["read_ledger", "remove_old_states", "stored_ledger", "write_state"]
+__all__ = ["change_of", "read_ledger", "remove_old_states", "stored_ledger", "write_state"]
 
 _KEPT_STATES = 8  # the last ones
 
@@ -42,10 +51,11 @@ def read_ledger(folder: Path, log: Path, newest: int) -> tuple[Ledger, State | N
             break
         stored = entry.ebb.get("ledger")
         if stored is not None:
-            state = _state(stored) if state is None else state
+            change, named = change_of(stored, version)
+            state = named if state is None else state
             if state is not None and version <= state.version:
                 break
-            changes.append(Change.restored(stored))
+            changes.append(change)
         version -= 1
     if version >= 0 and (state is None or version > state.version):
         where = f"there is no commit {version} in its log"
@@ -56,20 +66,34 @@ def read_ledger(folder: Path, log: Path, newest: int) -> tuple[Ledger, State | N
     return ledger, state
 
 
-def _state(stored: Mapping[str, Any]) -> State | None:
-    return None if stored["state"] is None else State(*stored["state"])
+def change_of(stored: Mapping[str, Any], version: int) -> tuple[Change, State | None]:
+    """Return what a commit says about the ledger: what it changes, and the state that it builds on."""
+    try:
+        return Change.restored(stored), None if stored["state"] is None else _state(*items(stored["state"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise read_error(error, "what a commit says about the ledger", f"version {version}") from error
+
+
+def _state(version: object, name: object) -> State:
+    if state_version(text(name)) is None:  # it may name any file
+        msg = f"{name!r} is not the name of a state"
+        raise ValueError(msg)
+    return State(number(version), text(name))
 
 
 def _load(folder: Path, state: State) -> Ledger:
     try:
         ledger, names = Ledger.loads((folder / state.name).read_bytes())
         segments = [_segment(folder, name) for name in names]
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
         raise read_error(error, "a state of the ledger", state.name) from error
     return replace(ledger, fingerprints=Fingerprints(tuple(segments)))
 
 
 def _segment(folder: Path, name: str) -> Segment:
+    if not is_segment(name):  # it may name any file
+        msg = f"{name!r} is not the name of a segment"
+        raise ValueError(msg)
     data = mapped(folder / name)
     if f"{crc32(data):08x}" != segment_checksum(name):
         msg = f"{name} is not as it was written"

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import io
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import typer
 
 from ebb.cli.main import app, main
-from tests.seeds import drawn_seed
+from tests.seeds import drawn_seed, rounds
 from tests.unit.cli.command import state_of
 from tests.unit.cli.conftest import DECLARED
 
-_LISTS = 300
 _COMMANDS = (
     "create", "alter", "drop", "load", "update", "run", "probe", "scan", "changes", "status", "history", "explain", "quarantine",
     "seal", "purge", "erase", "shell", "sqll", "",
@@ -68,7 +68,7 @@ def _arguments(rng: random.Random) -> list[str]:
 
 
 def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     seed = drawn_seed()
     rng = random.Random(seed)
@@ -79,7 +79,8 @@ def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused
     Path("bad.parquet").write_bytes(b"PAR1")
     Path("keys").write_text("a\nb\n", encoding="utf-8")
     codes = {0: 0, 1: 0, 2: 0}
-    for _ in range(_LISTS):
+    count = rounds(150)
+    for _ in range(count):
         if not (tmp_path / "w" / "t").exists():
             assert _run(["create", "t", *DECLARED])[0] == 0
         arguments = _arguments(rng)
@@ -98,6 +99,7 @@ def test_random_arguments_never_give_a_traceback_and_change_nothing_when_refused
             assert state_of(tmp_path / "w") == before, arguments
         codes[code] += 1
     assert all(codes.values()), codes
+    record_property("figures", f"fuzzed arguments: {count}, tracebacks 0")
 
 
 def _run(arguments: list[str]) -> tuple[int, str]:

@@ -12,13 +12,13 @@ from ebb import Warehouse
 from ebb.cli.main import main
 from ebb.cli.output import render
 from tests.builders import arrow_batch, open_warehouse, records, write_batch
-from tests.foreign import planted
+from tests.foreign import planted, vouch
 from tests.model import Record
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
 _STATUS = {
-    "name", "kind", "reader_features", "writer_features", "not_writable", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
+    "name", "kind", "reader_features", "writer_features", "not_writable", "head_problem", "columns", "key", "inserted", "expires", "tick", "span", "origin", "ticks_per_span", "grid", "policy",
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing", "label", "remember", "inserted_as", "expires_as", "inputs", "folder", "version", "clock",
     "clock_time", "ticks_behind", "next_due", "live_records", "stored_records", "files", "bytes",
     "files_waiting_for_erase", "expired_files_on_disk", "oldest_expired_age", "deletion_bound_kept", "filling_group",
@@ -218,6 +218,7 @@ def test_a_check_fails_if_a_bound_is_broken(ebb: Command) -> None:
     entry = max((ebb.root / "t" / "_delta_log").glob("*.json"))  # as if that had been a minute ago
     text = re.sub(r'"modificationTime":\d+', '"modificationTime":1', entry.read_text(encoding="utf-8"))
     entry.write_text(text, encoding="utf-8")
+    vouch(table)
 
     assert ebb.right("status", "t").out.count("BROKEN") == 1
     told = ebb.right("status", "t", "--json").json

@@ -22,11 +22,13 @@ from ebb.index.errors import (
     InputError,
     JumpError,
     LockedError,
+    LostHeadError,
     MassDeletionError,
     NotDueError,
     OverDeletionError,
     ProtocolError,
     RetryError,
+    RolledBackError,
     SchemaDriftError,
     TableExistsError,
     TooLateError,
@@ -138,6 +140,14 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         "table t needs reader 2 and writer 5 of Delta's protocol, and Ebb knows 1 and 2; take it back with the tool that raised it, or restore the table from a backup",
     ),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
+    (
+        RolledBackError("t", 7, 5, "ends at version 5"),
+        "the log of table t ends at version 5, and version 7 was committed: it was rolled back, truncated or replaced; restore the log, or adopt the table as it is",
+    ),
+    (
+        LostHeadError("t", "is missing"),
+        "the head record of table t is missing, so nothing tells whether its log is whole; look whether the newest commit is there, and confirm it",
+    ),
     (EngineError("the merge failed", "disk full", "make room"), "the merge failed: disk full; make room"),
     (
         InDoubtError("t", "the disk is gone"),

@@ -1,0 +1,346 @@
+"""P23: a log that was rolled back, truncated or swapped is noticed by whoever opens the table, and adopted only on request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import ebb
+from ebb import OpenTable
+from ebb.index.head import Head
+from ebb.warehouse.store.paths import entry_name
+from tests.builders import arrow_batch, integer_table, open_warehouse, scanned_ids
+from tests.faults import Interruption, armed, full_disk
+from tests.foreign import READS, WAYS, WRITES, append, delta, filled, fresh, ids
+from tests.model import Model, Record
+from tests.unit.cli.command import Command
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> OpenTable:
+    return integer_table(open_warehouse(tmp_path / "w"), reader_time="1", **WAYS["retire"])
+
+
+@pytest.fixture
+def model(table: OpenTable) -> Model:
+    return filled(table)
+
+
+def head(table: OpenTable) -> Head:
+    return Head.loads((table.table.hidden / "head").read_bytes())
+
+
+def entry(table: OpenTable, version: int) -> Path:
+    return table.table.log / entry_name(version)
+
+
+def roll_back(table: OpenTable, commits: int = 1) -> None:
+    newest = table.table.snapshot().version
+    for version in range(newest - commits + 1, newest + 1):
+        entry(table, version).unlink()
+
+
+# Kept
+
+
+def test_every_commit_leaves_a_head_record_and_names_the_entry_before(table: OpenTable, model: Model) -> None:
+    table.alter(deletion_bound="7")
+    table.update(at=5)
+    snapshot = fresh(table).table.snapshot()
+
+    found = head(table)
+
+    assert (found.version, found.clock, found.table) == (snapshot.version, 5, snapshot.table_id)
+    entries = list(table.table.entries(snapshot.version))[::-1]
+    assert [e.ebb.get("after") for e in entries] == [None, *(e.hash for e in entries[:-1])]
+    assert (found.entry, found.commit) == (entries[-1].hash, entries[-1].id)
+
+
+def test_a_new_table_has_one_from_its_first_moment_on(table: OpenTable) -> None:
+    assert (head(table).version, head(table).clock) == (0, None)
+
+
+def test_the_head_record_says_how_far_back_the_log_goes(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), reader_time="1", log_retention="10")
+    for slot in range(1, 111):
+        table.update(at=slot)
+
+    oldest = table.oldest_version()
+
+    assert oldest > 0
+    assert head(table).oldest == oldest
+    assert table.check().is_sound
+    entry(table, oldest).unlink()
+    assert [found.where for found in table.check().findings] == [f"_delta_log/{entry_name(oldest)}"]
+
+
+# Noticed
+
+
+def _newest(table: OpenTable, copy: Path) -> None:
+    roll_back(table)
+
+
+def _some(table: OpenTable, copy: Path) -> None:
+    roll_back(table, 3)
+
+
+def _replayed(table: OpenTable, copy: Path) -> None:
+    """An old copy of the whole log, put in place of the one that is there."""
+    shutil.rmtree(table.table.log)
+    shutil.copytree(copy, table.table.log)
+
+
+def _continued(table: OpenTable, copy: Path) -> None:
+    """An old copy of the log that somebody went on with: as long as the other one."""
+    newest, kept = table.table.snapshot().version, (table.table.hidden / "head").read_bytes()
+    _replayed(table, copy)
+    (table.table.hidden / "head").unlink()
+    other = fresh(table)
+    other.adopt(yes=True)
+    for slot in range(3, 20):
+        if other.table.snapshot().version < newest:
+            other.update(arrow_batch([Record(100 + slot, "k", slot, slot + 3)]), at=slot)
+    (table.table.hidden / "head").write_bytes(kept)
+
+
+def _swapped(table: OpenTable, copy: Path) -> None:
+    other = integer_table(table.warehouse, "other", reader_time="1", **WAYS["retire"])
+    filled(other, range(1, 8))
+    shutil.rmtree(table.table.log)
+    shutil.copytree(other.table.log, table.table.log)
+
+
+ROLLED_BACK: dict[str, Callable[[OpenTable, Path], None]] = {
+    "the newest entry": _newest, "three entries": _some, "an old copy": _replayed, "an old copy that went on": _continued,
+    "the log of another table": _swapped,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", sorted(ROLLED_BACK))
+def test_readers_and_writers_refuse_a_log_that_was_rolled_back(tmp_path: Path, table: OpenTable, how: str) -> None:
+    filled(table, range(1, 3))
+    shutil.copytree(table.table.log, tmp_path / "copy")
+    filled(table, range(3, 5))
+    version = table.table.snapshot().version
+    ROLLED_BACK[how](table, tmp_path / "copy")
+
+    for opened in (table, fresh(table)):
+        for name, work in (READS | WRITES).items():
+            with pytest.raises(ebb.RolledBackError, match=f"and version {version} was committed"):
+                work(opened)
+            assert name
+        with pytest.raises(ebb.RolledBackError):
+            opened.status()
+    assert {"rolled-back", "unreadable"} & {found.code for found in table.check().findings}
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_entry_that_is_removed_is_noticed(table: OpenTable, model: Model, version: int) -> None:
+    """P23: the newest, the oldest, and each between them; by whoever opens the table and by a check, which names it."""
+    newest = table.table.snapshot().version
+    assert newest == 6
+    entry(table, version).unlink()
+
+    with pytest.raises(ebb.CorruptionError):
+        scanned_ids(fresh(table))
+    with pytest.raises(ebb.CorruptionError):
+        fresh(table).update(at=5)
+    where = "_delta_log" if version == newest else f"_delta_log/{entry_name(version)}"
+    assert where in {found.where for found in fresh(table).check().findings}
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_every_entry_that_is_truncated_is_noticed(table: OpenTable, model: Model, version: int) -> None:
+    data = entry(table, version).read_bytes()
+    entry(table, version).write_bytes(data[: len(data) // 2])
+
+    with pytest.raises(ebb.CorruptionError):
+        scanned_ids(fresh(table))
+    found = {found.where: found for found in fresh(table).check().findings}
+    assert f"_delta_log/{entry_name(version)}" in found
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_every_entry_that_is_changed_is_noticed(table: OpenTable, model: Model, version: int) -> None:
+    """A number in it, so that it can be read as well as before."""
+    text = entry(table, version).read_text(encoding="utf-8")
+    entry(table, version).write_text(text.replace('"engineInfo":"ebb"', '"engineInfo":"eb"'), encoding="utf-8")
+
+    codes = {found.code for found in fresh(table).check().findings}
+
+    assert codes == ({"rolled-back"} if version == 6 else {"log-entry"})
+
+
+# A log that goes on after the head record
+
+
+def test_a_crash_between_commit_and_head_record_is_settled_by_the_next_commit(table: OpenTable, model: Model) -> None:
+    before = (table.table.hidden / "head").read_bytes()
+    table.update(at=5)
+    model.apply(5, [])
+    (table.table.hidden / "head").write_bytes(before)
+
+    other = fresh(table)
+    assert scanned_ids(other) == ids(model)
+    assert other.check().is_sound
+    assert other.status().findings == ()
+    other.update(at=6)
+
+    assert head(table).version == fresh(table).table.snapshot().version
+
+
+def test_an_update_is_whole_wherever_the_head_record_fails(table: OpenTable, model: Model) -> None:
+    """Every call to the operating system for it, by a full disk and by a signal."""
+    for error in (full_disk(), Interruption()):
+        at = 0
+        while True:
+            other, slot = fresh(table), (table.table.snapshot().ledger.clock or 0) + 1
+            with suppress(Interruption, ebb.EngineError), armed(table.table.hidden / "head", error, at) as fault:
+                other.update(at=slot)
+            at += 1
+            found = fresh(table)
+            clock = found.table.snapshot().ledger.clock or 0
+            assert clock in (slot, slot - 1)
+            if clock == slot:
+                model.apply(slot, [])
+            assert scanned_ids(found) == ids(model)
+            assert [str(one) for one in found.check().findings if one.code != "bound"] == []
+            if at > len(fault.seen):
+                break
+        assert at > 2, "nothing was broken"
+
+
+def test_what_another_tool_adds_to_the_log_is_no_rollback(table: OpenTable, model: Model) -> None:
+    append(table, [Record(900, "k9", 4, 9)])
+
+    with pytest.warns(ebb.ForeignCommitWarning):
+        assert 900 in scanned_ids(fresh(table))
+    fresh(table).adopt()
+
+    assert fresh(table).check(deep=True).findings == ()
+    assert head(table).version == delta(table).version()
+
+
+# Lost
+
+
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+def test_without_a_head_record_readers_warn_and_writers_refuse(
+    table: OpenTable, model: Model, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    path = table.table.hidden / "head"
+    path.unlink() if how == "missing" else path.write_bytes(path.read_bytes()[:-9])
+
+    for work in WRITES.values():
+        with pytest.raises(ebb.LostHeadError, match=f"the head record of table t is {how}"):
+            work(fresh(table))
+    with pytest.warns(ebb.LostHeadWarning, match=f"the head record of table t is {how}"):
+        assert scanned_ids(fresh(table)) == ids(model)
+    assert [found.facts for found in fresh(table).status().findings] == [
+        f"the head record of table t is {how}, so nothing tells whether its log is whole"
+    ]
+    command = Command(table.table.root, capsys)
+    assert command("scan", "t", "--limit", 1).err.startswith("ebb: warning: the head record of table t is")
+    assert "run ebb repair t --confirm-restore" in command("status", "--check").err
+    assert "head record" in command.right("status", "t").out
+
+
+def test_who_knows_the_newest_commit_needs_no_head_record(table: OpenTable, model: Model) -> None:
+    (table.table.hidden / "head").unlink()
+
+    table.update(at=5)
+
+    assert head(table).clock == 5
+
+
+# Adopted
+
+
+@pytest.mark.parametrize("commits", [1, 2, 3])
+def test_a_rolled_back_log_is_adopted_only_on_request_and_the_clock_stays(
+    table: OpenTable, model: Model, commits: int
+) -> None:
+    table_id, clock = table.table.snapshot().table_id, 4
+    roll_back(table, commits)
+    other = fresh(table)
+
+    with pytest.raises(ebb.RolledBackError):
+        other.adopt()
+    planned = other.adopt(dry_run=True)
+    done = other.adopt(yes=True)
+
+    assert planned.lost_versions == done.lost_versions == commits
+    assert done.slot == clock == fresh(table).table.snapshot().ledger.clock
+    found = fresh(table)
+    assert found.check(deep=True).findings == () or {one.code for one in found.check().findings} == {"stray-file"}
+    window = scanned_ids(found)
+    assert set(window) <= set(ids(model)), "nothing comes back that had expired"
+    assert done.live == len(window)
+    assert found.table.snapshot().table_id != table_id
+    assert found.update(at=5).slot == 5
+    assert found.check(deep=True).findings == ()
+
+
+def test_nobody_goes_on_following_a_table_that_was_rolled_back(table: OpenTable, model: Model) -> None:
+    changes = table.changes(0)
+    list(changes)
+    token = changes.token
+    roll_back(table)
+    fresh(table).adopt(yes=True)
+
+    with pytest.raises(ebb.WarehouseError):
+        list(fresh(table).changes(token))
+
+
+def test_the_log_of_another_table_is_never_adopted(tmp_path: Path, table: OpenTable, model: Model) -> None:
+    _swapped(table, tmp_path)
+
+    with pytest.raises(ebb.AdoptionError, match="it is the log of another table"):
+        fresh(table).adopt(yes=True)
+
+
+def test_commands_say_what_to_do(table: OpenTable, model: Model, capsys: pytest.CaptureFixture[str]) -> None:
+    roll_back(table)
+    command = Command(table.table.root, capsys)
+
+    line = command.wrong("update", "t", "--at", "5", code=1)
+    assert line.endswith("or run ebb adopt t --yes to go on without the commits that it lacks")
+    assert command("status", "--check").err == f"ebb: {line}\n"
+    assert command.wrong("adopt", "t", code=1) == line
+    assert "the log would be adopted as it is, 1 lost commit given up" in command.right("adopt", "t", "--dry-run").out
+    assert command.right("adopt", "t", "--yes", "--json").json["lost_versions"] == 1
+    assert command.right("status", "--check").err == ""
+
+
+def test_a_swept_table_that_was_restored_can_be_dropped(table: OpenTable, model: Model) -> None:
+    roll_back(table)
+
+    table.warehouse.drop("t")
+
+    assert table.warehouse.tables() == []
+
+
+def test_a_folder_that_is_copied_back_as_a_whole_is_not_seen(tmp_path: Path, table: OpenTable, model: Model) -> None:
+    """What the head record cannot know, and the documents say so."""
+    shutil.copytree(table.table.folder, tmp_path / "copy")
+    table.update(at=5)
+    shutil.rmtree(table.table.folder)
+    shutil.copytree(tmp_path / "copy", table.table.folder)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert scanned_ids(fresh(table)) == ids(model)
+
+
+def test_the_head_record_is_one_line_that_says_what_it_is(table: OpenTable, model: Model) -> None:
+    magic, checksum, text = (table.table.hidden / "head").read_text(encoding="ascii").split(" ", 2)
+
+    assert (magic, len(checksum)) == ("EBBHEAD1", 8)
+    assert set(json.loads(text)) == {"table", "version", "commit", "entry", "clock", "oldest"}
