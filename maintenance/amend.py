@@ -16,9 +16,10 @@ from typing import Any
 from ebb.index.cellfile import CellFile, Chosen
 from ebb.index.errors import InputError, UsageError
 from ebb.index.ledger import Change
-from ebb.maintenance.ask import Ask, check_share, opened_window
+from ebb.maintenance.ask import Ask, check_share
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.context import Context
+from ebb.maintenance.keep import check_not_held, opened_window
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.records import counts_of, plan_amend
@@ -75,6 +76,7 @@ def amend(table: Table, ask: Ask, context: Context, *, expires: int, yes: bool =
         context.progress("looking for the records")
         choice = replace(ask.choice(window), live_at=clock, new_expiry=expires)
         chosen = choose(window, snapshot.files, choice)
+        check_not_held("amended", window, chosen)
         _check_span(snapshot, chosen, expires)
         plan = plan_amend(snapshot.spec.grid, chosen, clock=clock, expires=(snapshot.spec.expires, expires, slot))
         counts = counts_of(chosen)

@@ -14,12 +14,11 @@ from ebb.index.errors import MassDeletionError, UsageError
 from ebb.index.keys import Key
 from ebb.index.values import plain
 from ebb.warehouse.read.choose import Choice
-from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.table.commit import new_id
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Ask", "check_share", "check_word", "opened_window"]
+__all__ = ["Ask", "check_share", "check_word"]
 
 _WORD_LETTERS = 100  # of a case and of who asked: the log keeps them
 
@@ -30,11 +29,12 @@ class Ask:
 
     keys: tuple[Key, ...] = ()  # leading parts of a key stand for all keys that they lead
     where: str | None = None
+    everything: bool = False
     by: str
     case: str | None = None
 
     def __post_init__(self) -> None:
-        if bool(self.keys) == (self.where is not None):
+        if sum([bool(self.keys), self.where is not None, self.everything]) != 1:
             msg = "it takes keys or a condition, one of them"
             raise UsageError(msg, "pass one of them", hint="keys_or_where")
         check_word("actor", self.by)
@@ -45,19 +45,16 @@ class Ask:
         """Return what is asked for, checked against the table's columns."""
         if self.keys:
             return Choice(wanted=window.wanted(self.keys))
+        if self.everything:
+            return Choice()
         return Choice(where=window.predicate(self.where))
 
     def said(self, op: str, **more: Any) -> dict[str, Any]:
         """Return what the commit says of it."""
-        keys = {"keys": [[plain(part) for part in key] for key in self.keys]} if self.keys else {"where": self.where}
+        which: dict[str, Any] = {"all": True} if self.everything else {"where": self.where}
+        keys = {"keys": [[plain(part) for part in key] for key in self.keys]} if self.keys else which
         case = {} if self.case is None else {"case": self.case}
         return {"op": op, **case, "by": self.by, "asked": asked_hash({**keys, **more}, new_id())}
-
-
-def opened_window(snapshot: Snapshot) -> Window:
-    """Return a window to look for records in."""
-    key = [snapshot.spec.column(name) for name in snapshot.spec.key]
-    return Window(snapshot, Finder(str(snapshot.table.folder), key))
 
 
 def check_word(what: str, text: str) -> str:

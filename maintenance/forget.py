@@ -15,10 +15,11 @@ from ebb.index.cellfile import CellFile, Chosen
 from ebb.index.ledger import Change
 from ebb.index.places import dump_places
 from ebb.index.timeline import TimeKind, Timeline
-from ebb.maintenance.ask import Ask, check_share, opened_window
+from ebb.maintenance.ask import Ask, check_share
 from ebb.maintenance.carry_out import carry_out, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.copies import Found, opened_copies
+from ebb.maintenance.keep import check_not_held, opened_window
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since, gone_later
 from ebb.maintenance.plan.records import counts_of, plan_forget
@@ -110,7 +111,9 @@ class _Forgetting:
     def chosen(self) -> list[Chosen]:
         """Return where the records are in live files, whether they have expired or not."""
         window = opened_window(self.snapshot)
-        return choose(window, self.snapshot.files, self.ask.choice(window))
+        chosen = choose(window, self.snapshot.files, self.ask.choice(window))
+        check_not_held("forgotten", window, chosen)
+        return chosen
 
     def removed(self) -> int:
         """Return how many of them are in files that were removed before and would be erased too late."""

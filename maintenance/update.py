@@ -106,6 +106,12 @@ def update(
             raise not_due  # a repeated batch is answered with what happened to it, not with the time of the next tick
         ledger.check_jump(slot, catch_up=catch_up, yes=yes)
         is_new = not_due is None and (ledger.clock is None or slot > ledger.clock)
+        held = snapshot.version
+        if is_new and ledger.holds:
+            from ebb.maintenance.keep import keep_arrivals  # reads files, which few ticks have to
+
+            snapshot = keep_arrivals(snapshot, context)
+        before = range(held + 1, snapshot.version + 1)
         with phases.timed("erase"):
             erased, warnings = _erased(snapshot, context, lock)
         if not is_new:
@@ -132,7 +138,8 @@ def update(
             is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
             lock.is_in_order = is_removed and lock.is_in_order
         warnings += _rounded(spec.timeline, at, slot)
-        report = replace(report, erased_files=erased.files_erased, warnings=(*warnings, *report.warnings))
+        versions, warnings = (*before, *report.versions), [*warnings, *report.warnings]
+        report = replace(report, versions=versions, erased_files=erased.files_erased, warnings=tuple(warnings))
         if not context.dry_run:
             report, is_done = _run_what_is_due(after, report, plan, context, phases, was_in_order=was_in_order)
             lock.is_in_order = lock.is_in_order and is_done
@@ -377,7 +384,7 @@ def _run_what_is_due(
                 after, sealed = seal(after, context)
             seals.append(sealed)
         lag = after.spec.lag
-        if any(f.min_exp <= report.slot - lag for f in after.files):
+        if any(f.min_exp <= report.slot - lag and not f.cell.is_held for f in after.files):
             with phases.timed("purge"):
                 after, purged = purge(after, context, lag=lag)
             purges.append(purged)

@@ -15,6 +15,7 @@ from ebb.maintenance.adopt import Adoption
 from ebb.maintenance.amend import Amended
 from ebb.maintenance.declare import Description
 from ebb.maintenance.forget import Forgotten
+from ebb.maintenance.holds import HeldCase, Holding
 from ebb.maintenance.inspect.explain import Explanation
 from ebb.maintenance.inspect.history import Commit
 from ebb.maintenance.inspect.quarantined import Quarantined
@@ -50,6 +51,9 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
     "amend": ("what was amended", (Amended,)),
+    "hold": ("what is held", (Holding,)),
+    "release": ("what is held no longer", (Holding,)),
+    "held": ("`name` and `cases`, a list", (HeldCase,)),
     "forget": ("what was forgotten", (Forgotten,)),
     "adopt": ("the adoption", (Adoption,)),
     "seal": ("what was done", (Upkeep,)),

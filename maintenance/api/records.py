@@ -10,10 +10,13 @@ from ebb.warehouse.store.users import user_name
 from ebb.warehouse.table.snapshot import Table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ebb.maintenance.amend import Amended
     from ebb.maintenance.api.warehouse import Warehouse
     from ebb.maintenance.ask import Ask
     from ebb.maintenance.forget import Forgotten
+    from ebb.maintenance.holds import HeldCase, Holding
 
 __all__ = ["RecordChanges"]
 
@@ -77,12 +80,65 @@ class RecordChanges:
         context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
         return amend(self.table, ask, context, expires=time, yes=yes)
 
-    def _ask(self, keys: Sequence[Any], where: str | None, case: str | None, actor: str | None) -> Ask:
+    def hold(
+        self,
+        *keys: Any,
+        case: str,
+        where: str | None = None,
+        everything: bool = False,
+        arrivals: bool | None = None,
+        actor: str | None = None,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Holding:
+        """Keep live records on disk until ``case`` is released: of some keys, those for which a condition holds, or all.
+
+        Reads hide them when they expire. ``arrivals``: also what comes later, which a condition must say; for keys it is
+        no unless it is said.
+        """
+        from ebb.maintenance.holds import hold
+
+        ask = self._ask(keys, where, case, actor, everything=everything)
+        return hold(
+            self.table, ask, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress), arrivals=arrivals
+        )
+
+    def release(self, case: str, *, actor: str | None = None, wait: Wait = None, dry_run: bool = False) -> Holding:
+        """End a hold: what no other case holds goes back to its place if it is live, and otherwise leaves the disk."""
+        from ebb.maintenance.ask import check_word
+        from ebb.maintenance.holds import release
+
+        by = check_word("actor", user_name() if actor is None else actor)
+        return release(self.table, case, self.warehouse.context(wait=wait, dry_run=dry_run), by=by)
+
+    def holds(self) -> tuple[HeldCase, ...]:
+        """Return the cases that hold records, the oldest first."""
+        from ebb.maintenance.holds import held_cases
+
+        return held_cases(self.table.snapshot())
+
+    def held(self, case: str | None = None, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Stream the records that a case holds, or all that are held, whether they have expired or not."""
+        import pyarrow as pa
+
+        from ebb.maintenance.holds import held_records
+
+        found = held_records(self.table.snapshot(), case, columns)
+        return pa.RecordBatchReader.from_batches(found.schema, found.batches)
+
+    def _ask(
+        self, keys: Sequence[Any], where: str | None, case: str | None, actor: str | None, *, everything: bool = False
+    ) -> Ask:
         from ebb.maintenance.ask import Ask
         from ebb.warehouse.read.key_values import key_values
 
         spec = self.table.snapshot().spec
         columns = [spec.column(name) for name in spec.key]
         return Ask(
-            keys=tuple(key_values(columns, keys)), where=where, by=user_name() if actor is None else actor, case=case
+            keys=tuple(key_values(columns, keys)),
+            where=where,
+            everything=everything,
+            by=user_name() if actor is None else actor,
+            case=case,
         )

@@ -26,6 +26,7 @@ from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
     EVIDENCE,
     HIDDEN,
+    HOLDS,
     LOCK,
     LOG,
     QUARANTINE_SUFFIX,
@@ -97,6 +98,11 @@ class Table:
     def evidence(self) -> Path:
         """Return the folder of the evidence journal."""
         return self.hidden / EVIDENCE
+
+    @property
+    def holds(self) -> Path:
+        """Return the folder of what says which records are held."""
+        return self.hidden / HOLDS
 
     @property
     def quarantine(self) -> Path:
