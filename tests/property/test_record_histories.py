@@ -42,7 +42,7 @@ class History:
         self.number = self.clock = self.edits = self.kills = self.late = self.cases = 0
         self.told: Told = Counter()
         self.expected: Told = Counter()
-        self.version = -1
+        self.version = 0
         self.gone: dict[str, int] = {}  # canaries that must be gone, and from which slot on
 
     @property
@@ -132,7 +132,7 @@ class History:
         def chosen(record: Record) -> bool:
             return record.key == key if by_key else record.id >= first
 
-        which = {} if by_key else {"where": f"id >= {first}"}
+        which: dict[str, Any] = {} if by_key else {"where": f"id >= {first}"}
         self.model.hold(case, chosen, arrivals=arrivals)
         if not arrivals and not self.model.holds[case] & {record.id for record in self.model.window()}:
             self.model.release(case)  # there is nothing to hold
@@ -179,7 +179,7 @@ class History:
     def follow(self, table: OpenTable) -> None:
         """Take in what was committed since the last time; a follower that is late says so, and begins anew from there."""
         try:
-            for commit in table.changes("start" if self.version < 0 else self.version, expiries=True):
+            for commit in table.changes(self.version, expiries=True):
                 rows = commit.records.read_all().to_pylist()
                 self.told.update((row["_change"], row["id"], row["expires"]) for row in rows)
                 self.version = commit.version

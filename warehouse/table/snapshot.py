@@ -26,7 +26,6 @@ from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
     EVIDENCE,
     HIDDEN,
-    HOLDS,
     LOCK,
     LOG,
     QUARANTINE_SUFFIX,
@@ -100,11 +99,6 @@ class Table:
         return self.hidden / EVIDENCE
 
     @property
-    def holds(self) -> Path:
-        """Return the folder of what says which records are held."""
-        return self.hidden / HOLDS
-
-    @property
     def quarantine(self) -> Path:
         """Return the folder of the quarantine; no table can have this name."""
         return self.root / f"{self.name}{QUARANTINE_SUFFIX}"
@@ -119,7 +113,8 @@ class Table:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds.
 
         Raises FeatureError if this Ebb does not know how to write to the table, and ForeignCommitError if another tool has
-        written to it, unless that is said to be fine: here, because nobody writes without the lock.
+        written to it or it is a copy that nobody has confirmed, unless that is said to be fine: here, because nobody
+        writes without the lock.
         """
         self._check_present()  # dropped meanwhile: no folder of its name may come back
         with ExitStack() as held:
@@ -286,6 +281,7 @@ class Snapshot:
             raise self.unsettled
         if self.foreign:
             raise refusal(self.table.name, self.foreign)
+        self.spec.check_confirmed()
 
     def warn_reader(self) -> None:
         """Warn a reader of a table that another tool has written to, or whose head record is lost."""
@@ -345,6 +341,7 @@ class Snapshot:
         """Commit files and what changes in the ledger against this very version; returns the table as it is then.
 
         Raises ConflictError if anybody has committed since: nothing is planned again here. See :func:`append`.
+        ``metadata``: what the table says about itself from then on.
         """
         actions = [added(file, now_ms, data_change=data_change) for file in adds]
         actions += [removed(file, now_ms, data_change=data_change) for file in removes]
@@ -387,12 +384,12 @@ class Snapshot:
         ``entry``: the log entry of this version, read if it is not given. ``is_confirmed``: somebody said that the log is
         whole as it is. What goes wrong comes as OSError or EngineError.
         """
-        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden).head or self.head
+        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden)
         if made is None:
             raise FileNotFoundError(entry_name(self.version))
-        oldest = self.table.oldest_version() if is_confirmed or known is None else known.oldest
-        head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
-        write_head(self.table.hidden, head)
+        before = None if is_confirmed else known.head or self.head
+        oldest = before.oldest if before else self.table.oldest_version()
+        head = write_head(self.table.hidden, head_of(made, self.metadata, self.ledger.clock, oldest=oldest), known)
         return replace(self, head=head, unsettled=None)
 
     def _wants_state(self, change: Change) -> bool:

@@ -85,7 +85,7 @@ def test_what_is_released_leaves_the_table_and_the_disk_within_the_bound(table: 
 
     assert (done.records, done.expired, held_ids(table), table.holds()) == (3, 3, [], ())
     assert table.table.snapshot().files == ()
-    assert list(table.table.holds.iterdir()) == []
+    assert list((table.table.hidden / "holds").iterdir()) == []
     bound = table.table.snapshot().spec.bound
     clock = table.status().clock or 0
     for slot in range(clock + 1, clock + bound + 1):
@@ -226,7 +226,7 @@ def test_neither_log_nor_ledger_holds_what_is_held(table: OpenTable) -> None:
 
 def test_a_damaged_hold_is_an_error_and_nothing_is_let_go(table: OpenTable) -> None:
     table.hold("ann", case="c-1", arrivals=True)
-    (object_,) = table.table.holds.iterdir()
+    (object_,) = (table.table.hidden / "holds").iterdir()
     object_.write_bytes(object_.read_bytes()[:-1])
 
     for work in (lambda: table.update(at=4), lambda: table.forget("ann"), table.holds, lambda: table.release("c-1")):
@@ -264,5 +264,5 @@ def test_whatever_stops_a_hold_or_release_it_is_done_or_not_and_the_next_try_fin
                 table.release("c")
             table.update(at=5 if releasing else 4)
             assert held_ids(table) == ([] if releasing else [20, 30])
-            assert len(list(table.table.holds.iterdir())) == len(table.holds())
+            assert len(list((table.table.hidden / "holds").iterdir())) == len(table.holds())
             assert table.check(deep=True).findings == ()
