@@ -16,6 +16,8 @@ from ebb.index.ledger import Change
 from ebb.index.places import dump_places
 from ebb.index.timeline import TimeKind, Timeline
 from ebb.maintenance.ask import Ask, check_share
+from ebb.maintenance.backup_care import tend
+from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.carry_out import carry_out, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.copies import Found, opened_copies
@@ -95,8 +97,15 @@ def forget(table: Table, ask: Ask, context: Context, *, within: int | None = Non
         if context.dry_run or planned.is_nothing:
             return planned
         check_share("forget", planned.records, work.snapshot, is_asked=yes or ask.where is None)
-        after, done = work.committed(chosen, planned, erased, lambda: copies.remove(found, context.now_ms()))
-        return _erased_at_once(after, done, context)
+
+        def remove() -> None:
+            mark_stale(table, work.snapshot.version + 1)
+            copies.remove(found, context.now_ms())
+
+        after, done = work.committed(chosen, planned, erased, remove)
+        done = _erased_at_once(after, done, context)
+        tended = tend(table.snapshot(), context.wall())
+        return replace(done, warnings=(*done.warnings, *tended.warnings))
 
 
 @dataclass(frozen=True, slots=True)

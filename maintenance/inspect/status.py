@@ -115,7 +115,7 @@ class Status(Description):
             found.append(lost(self.name, self.head_problem))
         if copy := self.unconfirmed:
             found.append(copy)
-        found += [backup.finding(self.name) for backup in self.backups if backup.overdue is not None]
+        found += [backup.finding(self.name) for backup in self.backups if backup.is_overdue]
         return tuple(found)
 
 

@@ -42,7 +42,9 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "maintenance": (
         ("context", "landing_place", "phases", "plan", "values"),
         ("backup_place", "carry_out", "declare", "reading"),
-        ("backup", "define", "stage", "upkeep", "keep"),
+        ("backup",),
+        ("backup_care",),
+        ("define", "stage", "upkeep", "keep"),
         ("update", "inspect", "restore"),
         ("landing", "adopt", "retry", "repair"),
         ("ask", "copies"),
