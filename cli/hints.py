@@ -51,6 +51,7 @@ STEPS = {
     "no_warehouse": "check --warehouse, EBB_WAREHOUSE and ebb.toml, or run ebb create first",
     "not_due": "run again then, or pass --at",
     "other_encoding": "pass --encoding {3}, or write it in {4}",
+    "read_again": "run the command again",
     "refused": "see ebb quarantine {2}",
     "release": "run ebb release {0} --case ID first, if the case allows it",
     "rename": 'rename it, or pass --rename "{4}"',

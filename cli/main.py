@@ -93,7 +93,7 @@ def options(
 ) -> None:
     """Set what all commands share."""
     del version, debug  # the first is answered by its callback, the second is for main, which tells errors
-    ctx.obj = State(warehouse=warehouse)
+    ctx.obj = State(warehouse=warehouse, command=ctx.invoked_subcommand or "ebb")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ebb.index.grid import Cell
+from ebb.index.timeline import Timeline
 
 __all__ = [
     "AMENDED",
@@ -73,6 +75,16 @@ class CellFile:
         """Whether at least one record in it has expired."""
         return self.min_exp <= clock
 
+    def due_from(self, timeline: Timeline) -> int:
+        """Return from when on its oldest record is due to go: its expiry, or when the file was added if that was later.
+
+        A replay of old data cannot be late before it has begun.
+        """
+        expiry = timeline.end_of(self.min_exp)
+        if not timeline.kind.has_wall_clock:
+            return expiry
+        return max(expiry, timeline.kind.from_datetime(datetime.fromtimestamp(self.added_ms / 1000, tz=UTC)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
@@ -138,6 +150,7 @@ class Removal:
     paths: tuple[str, ...]
     size_bytes: int
     exposed_since: int | None  # since when the oldest expired record in them has been due to go; None: there is none
+    due_from: int | None = None  # from when on their oldest record is due to go, later or since; None: not known
     erase_by: int | None = (
         None  # when their bytes must be gone, in ms since 1970, or as a slot where times are integers
     )

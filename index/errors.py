@@ -18,7 +18,9 @@
     ├── RetryError                    nothing is wrong: try again later
     │   ├── LockedError
     │   ├── NotDueError
-    │   └── ConflictError             somebody else committed in between
+    │   ├── ConflictError             somebody else committed in between
+    │   └── ErasedError               the version that was read has been erased meanwhile
+    │       └── LeaseEndedError       because the lease on it was ended
     ├── UpgradeError                  the table has another format than this Ebb reads and writes
     │   └── FeatureError              it is of a kind, or has features, that this Ebb does not know
     ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
@@ -47,6 +49,7 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ErasedError",
     "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
@@ -54,6 +57,7 @@ __all__ = [
     "InDoubtError",
     "InputError",
     "JumpError",
+    "LeaseEndedError",
     "LockedError",
     "LostHeadError",
     "MassDeletionError",
@@ -265,6 +269,20 @@ class ConflictError(RetryError):
 
     template = "another commit was made to table {0} after version {1} was read"
     step = "nothing was changed, try again"
+
+
+class ErasedError(RetryError):
+    """Arguments: table, version, why."""
+
+    template = "version {1} of table {0} was erased while it was read: {2}"
+    step = "read the table again"
+    hint = "read_again"
+
+
+class LeaseEndedError(ErasedError):
+    """Arguments: table, version, when the lease ended, why."""
+
+    template = "version {1} of table {0} was erased while it was read: the lease on it ended at {2}, because {3}"
 
 
 class UpgradeError(WarehouseError):

@@ -30,6 +30,7 @@ from ebb.warehouse.read.choose import choose
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import is_there
 from ebb.warehouse.table.cellfiles import file_on_disk
+from ebb.warehouse.table.leases import live_leases
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Forgotten", "forget"]
@@ -128,10 +129,11 @@ class _Forgetting:
     def removed(self) -> int:
         """Return how many of them are in files that were removed before and would be erased too late."""
         spec, table = self.snapshot.spec, self.snapshot.table
-        if self.within is None or self.within >= spec.reader_time + spec.timeline.tick:
+        is_read = bool(live_leases(table, self.context.now))  # then they may be kept for longer
+        if (self.within is None or self.within >= spec.reader_time + spec.timeline.tick) and not is_read:
             return 0  # these go before, after their grace period
         window, by = opened_window(self.snapshot), min(self.deadline().values())
-        late = gone_later(erase_plan(self.snapshot, self.context.now).waiting, by)
+        late = gone_later(erase_plan(self.snapshot, self.context.now).kept, by)
         with disk_errors(f"removed files of table {table.name} cannot be looked into"):
             paths = (path for removal in late for path in removal.paths if is_there(table.folder / path))
             files = [file_on_disk(table.folder, path) for path in paths]

@@ -19,7 +19,19 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors", "stored"),
-        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "journal", "asked"),
+        (
+            "foreign",
+            "head",
+            "features",
+            "timeline",
+            "grid",
+            "keys",
+            "histogram",
+            "fingerprints",
+            "journal",
+            "asked",
+            "lease",
+        ),
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory", "places", "manifest"),
         ("ranges", "ledger", "holds"),
@@ -71,6 +83,7 @@ SYSTEM_HOMES = (
     "warehouse/spark",
     "warehouse/settings.py",  # the environment
     "warehouse/read/pool.py",  # threads do not survive a fork
+    "warehouse/table/leases.py",  # neither does the one that renews leases
     "warehouse/read/latest.py",  # a temporary file without a name
     "cli/output",
     "cli/main.py",  # the umask, and a pipe that breaks
