@@ -10,8 +10,23 @@ from typing import Any, NamedTuple
 from ebb.index.grid import Cell
 from ebb.index.timeline import Timeline
 
-__all__ = ["ANY_SLOT", "CellFile", "Chosen", "Places", "RangesObject", "Removal", "Rewrite"]
+__all__ = [
+    "AMENDED",
+    "ANY_SLOT",
+    "HELD_PART",
+    "RELEASED",
+    "CellFile",
+    "Chosen",
+    "HoldName",
+    "Places",
+    "RangesObject",
+    "Removal",
+    "Rewrite",
+]
 _ROW_GROUP_BYTES = 1024 * 1024  # about what a row group has
+AMENDED = "amended"  # the part of a commit with records as they were amended
+HELD_PART = "held"  # with held records
+RELEASED = "released"  # with records that are held no longer
 
 Places = Mapping[int, Any]  # some records of a file: of each row group, by number, their places in it, in order
 
@@ -116,6 +131,13 @@ class RangesObject(NamedTuple):
     cohort: int
     name: str
     files: int  # how many are in it
+
+
+class HoldName(NamedTuple):
+    """A hold, as the ledger knows it: the object says which records it is about."""
+
+    case: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

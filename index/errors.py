@@ -10,6 +10,7 @@
     │   ├── BadFilesError             several files of a batch, each with an error of its own
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── TooLateError              changes that are no longer all there
+    │   ├── HeldError                 records that a case holds
     │   ├── JumpError                 more than one tick ahead
     │   ├── MassDeletionError         a condition that takes more than half of the live records away
     │   ├── OverDeletionError         a jump that would empty the table
@@ -52,6 +53,7 @@ __all__ = [
     "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
+    "HeldError",
     "InDoubtError",
     "InputError",
     "JumpError",
@@ -183,6 +185,20 @@ class TooLateError(InputError):
     template = "the changes of table {0} after version {1} are no longer all there"
     step = "those after version {2} are; read the table itself to know what was before"
     hint = "too_late"
+
+
+class HeldError(InputError):
+    """Arguments: table, what was to be done with the records, how many are held, the cases that hold them."""
+
+    template = "table {0}: {2} of the records are held and cannot be {1}"
+    step = "release them first, if the case allows it"
+    hint = "release"
+
+    @property
+    def facts(self) -> str:
+        """Return which cases they are."""
+        cases = self.args[3]
+        return f"{super().facts}: case{'s' * (len(cases) != 1)} {', '.join(cases)}"
 
 
 class JumpError(InputError):

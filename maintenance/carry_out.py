@@ -20,6 +20,7 @@ from ebb.index.timeline import Timeline
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.values import counted
+from ebb.warehouse.holds import remove_other_holds
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
 from ebb.warehouse.ranges import changed_ranges, remove_other_ranges
 from ebb.warehouse.store.errors import disk_errors
@@ -138,6 +139,9 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
     def clean_ranges() -> None:
         remove_other_ranges(snapshot.table, snapshot.ledger.ranges)
 
+    def clean_holds() -> None:
+        remove_other_holds(snapshot.table, snapshot.ledger.holds)
+
     def fit_refused() -> None:
         refused = snapshot.table.quarantine / quarantine_file(snapshot.ledger.clock or 0, "")
         if refused.is_dir():
@@ -148,7 +152,15 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
             with disk_errors(f"the head record of table {snapshot.table.name} cannot be written"):
                 snapshot.with_head()
 
-    steps = (head, checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
+    steps = (
+        head,
+        checkpoint,
+        clean_states,
+        clean_ranges,
+        clean_holds,
+        fit_refused,
+        lambda: checkpoint_quarantine(snapshot.table),
+    )
     return [warning for step in steps for warning in warned(step)]
 
 

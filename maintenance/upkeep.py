@@ -16,7 +16,7 @@ from typing import Any
 from ebb.index.cellfile import CellFile
 from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
-from ebb.maintenance.backup_place import Tended, tend
+from ebb.maintenance.backup_care import Tended, tend
 from ebb.maintenance.carry_out import carry_out, follow_up
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan

@@ -143,6 +143,8 @@ def _aside(table: Status) -> dict[str, str]:
         told["landing"] = " and ".join(files)
     elif table.landing and table.landing_waiting is None:
         told["landing"] = "it cannot be looked into"
+    if table.holds:
+        told["held"] = f"{render.counted(table.held_records, 'record')}, see ebb held {table.name}"
     head = f"it {table.head_problem}, and nothing is written; see ebb check {table.name}"
     return told | ({"head record": head} if table.head_problem else {})
 

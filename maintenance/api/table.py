@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
 from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
+from ebb.maintenance.api.backups import BackedUp
 from ebb.maintenance.api.records import RecordChanges
 from ebb.maintenance.api.soundness import Soundness
 from ebb.maintenance.declare import Description, described
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ebb.maintenance.backup import Backup
     from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
@@ -55,7 +54,7 @@ __all__ = ["OpenTable"]
 _LOOK_SECONDS = 0.5  # between two looks at the log of a table that is followed
 
 
-class OpenTable(RecordChanges, Soundness):
+class OpenTable(BackedUp, RecordChanges, Soundness):
     """One table of a warehouse.
 
     >>> import ebb, pyarrow, tempfile
@@ -383,28 +382,3 @@ class OpenTable(RecordChanges, Soundness):
             done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
             lock.is_in_order = lock.is_in_order or not dry_run
         return done
-
-    def backup(
-        self,
-        folder: str | Path,
-        *,
-        verify: bool = False,
-        wait: Wait = None,
-        dry_run: bool = False,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> Backup:
-        """Copy the newest version into ``folder/NAME``, what is new of it; from then on Ebb looks after the backup.
-
-        Records that expire leave it with the updates of the table. ``verify``: read all of it back, and make damaged
-        copies anew.
-        """
-        from ebb.maintenance.backup import backup
-
-        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
-        return backup(self.table, folder, context, verify=verify)
-
-    def stop_managing(self, folder: str | Path, *, wait: Wait = None) -> bool:
-        """Look after the backup in ``folder/NAME`` no more; returns whether the table knew it.  What is there stays."""
-        from ebb.maintenance.backup import stop_managing
-
-        return stop_managing(self.table, folder, wait=read_seconds(wait))

@@ -46,7 +46,7 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
         return Exposure(age=0, bound=snapshot.spec.bound, files=0)
     moment = _moment(line, clock, now)
     over = max(clock, line.clock_at(moment))  # a table that is behind holds records that have expired on the wall
-    expired = tuple(file for file in files if file.has_expired(over))
+    expired = tuple(f for f in files if f.has_expired(over) and not f.cell.is_held)  # held ones must be there
     others = exposed_by_others(snapshot)
     removed = [
         (since, len(removal.paths))

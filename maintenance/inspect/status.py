@@ -102,6 +102,8 @@ class Status(Description):
     checked: str | None  # when ebb check last looked at the table
     checked_seconds_ago: float | None
     check_failed: bool  # whether it found anything then
+    holds: tuple[str, ...] = ()  # the cases that hold records
+    held_records: int = 0  # in held files; the deletion bound leaves them out
     head_problem: str | None = None  # why nothing tells whether the log is whole
     backups: tuple[BackupStatus, ...] = ()  # those that Ebb looks after
     restored_version: int | None = (
@@ -131,7 +133,7 @@ class Status(Description):
             found.append(lost(self.name, self.head_problem))
         if copy := self.unconfirmed:
             found.append(copy)
-        found += [backup.finding(self.name) for backup in self.backups if backup.overdue is not None]
+        found += [backup.finding(self.name) for backup in self.backups if backup.is_overdue]
         return tuple(found)
 
 
@@ -169,7 +171,9 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         deletion_bound_kept=exposed.is_kept,
         filling_group=None if clock is None else spec.grid.groups.partition(clock + 1),
         next_cohort=None if clock is None else spec.grid.cohorts.partition(clock + 1),
-        cells=_cells(files),
+        cells=_cells([file for file in files if not file.cell.is_held]),
+        holds=tuple(hold.case for hold in snapshot.ledger.holds),
+        held_records=sum(file.records for file in snapshot.files if file.cell.is_held),
         last_update=next((c for c in chain(latest, commits(snapshot)) if c.op in ("update", "load")), None),
         foreign_commits=snapshot.foreign,
         uncounted_files=uncounted,

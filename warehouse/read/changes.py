@@ -19,10 +19,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import AMENDED, CellFile
 from ebb.index.changes import (
     ADMITTED,
-    AMENDED,
     CHANGE,
     EXPIRED,
     FORGOTTEN,

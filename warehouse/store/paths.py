@@ -17,6 +17,7 @@ __all__ = [
     "EVIDENCE",
     "HEAD",
     "HIDDEN",
+    "HOLDS",
     "LANDING_APPLIED",
     "LANDING_LOCK",
     "LANDING_REASONS",
@@ -43,6 +44,7 @@ __all__ = [
     "entry_name",
     "entry_version",
     "footer_hash_in",
+    "hold_name",
     "inside",
     "is_data_file",
     "is_inside",
@@ -79,6 +81,7 @@ LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 HEAD = "head"  # the head record, below the hidden one
 CHECKED = "checked"  # what the last checks found, below the hidden one
+HOLDS = "holds"  # the folder of what says which records are held, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 LEASES = "leases"  # the folder of leases, below the hidden one
 EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
@@ -212,6 +215,11 @@ def is_ranges(name: str) -> bool:
     (True, False)
     """
     return _RANGES.fullmatch(name) is not None
+
+
+def hold_name() -> str:
+    """Return a new name for what says which records a case holds; the case's own may be anything."""
+    return _id()
 
 
 def segment_name(checksum: str) -> str:

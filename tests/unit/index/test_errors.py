@@ -20,6 +20,7 @@ from ebb.index.errors import (
     ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
+    HeldError,
     InDoubtError,
     InputError,
     JumpError,
@@ -76,6 +77,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         JumpError(43, 3, 40),
         "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
+    ),
+    (
+        HeldError("t", "forgotten", 3, ("c-1", "c-2")),
+        "table t: 3 of the records are held and cannot be forgotten: cases c-1, c-2; release them first, if the case allows it",
     ),
     (
         MassDeletionError("forget", 7, 12),
