@@ -9,6 +9,7 @@ taken instead, and what was copied by then counts.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,8 +33,9 @@ from ebb.warehouse.store.files import (
     size_of,
     write_new,
 )
-from ebb.warehouse.store.paths import HIDDEN, LOG, STATES
+from ebb.warehouse.store.paths import EVIDENCE, HIDDEN, LOG, STATES
 from ebb.warehouse.table.checkpoint import log_until
+from ebb.warehouse.table.journal import segment_names
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Backup", "backup", "stop_managing"]
@@ -156,19 +158,28 @@ class _Copying:
             return False
 
     def others(self, snapshot: Snapshot) -> tuple[StoredFile, ...]:
-        """Copy the log and the ledger of a version."""
+        """Copy the log and the ledger of a version, and the evidence journal as it is."""
         hashes = {file.path: file.hash for file in self.known.others} if self.known else {}
         names = log_until(names_in(snapshot.table.log), snapshot.version)
         paths = [f"{LOG}/{name}" for name in names]
         if snapshot.state is not None:
             segments = [segment.name for segment in snapshot.ledger.fingerprints.segments]
             paths += [f"{HIDDEN}/{STATES}/{name}" for name in (snapshot.state.name, *segments)]
-        stored = []
-        for path in paths:
-            refuse_links(str(snapshot.table.folder), path)
-            data = self.other(snapshot.table.folder / path, self.place.table.folder / path, hashes.get(path))
-            stored.append(StoredFile(path=path, size_bytes=len(data), hash=byte_hash(data)))
+        stored = [self.stored(snapshot.table, path, hashes) for path in paths]
+        for is_last in (False, False, True):
+            try:
+                segments = [f"{HIDDEN}/{EVIDENCE}/{name}" for name in segment_names(snapshot.table.evidence)]
+                return (*stored, *(self.stored(snapshot.table, path, hashes) for path in segments))
+            except _GoneError:  # the last one was taken in by another meanwhile
+                if is_last:
+                    raise
         return tuple(stored)
+
+    def stored(self, table: Table, path: str, hashes: Mapping[str, str]) -> StoredFile:
+        """Copy a file by its path; returns what the manifest says of it."""
+        refuse_links(str(table.folder), path)
+        data = self.other(table.folder / path, self.place.table.folder / path, hashes.get(path))
+        return StoredFile(path=path, size_bytes=len(data), hash=byte_hash(data))
 
     def refused(self, snapshot: Snapshot) -> tuple[RefusedFile, ...]:
         """Copy the quarantine of a version."""

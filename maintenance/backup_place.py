@@ -47,6 +47,7 @@ from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.modes import share
 from ebb.warehouse.store.paths import (
     BACKUPS,
+    EVIDENCE,
     HIDDEN,
     LOG,
     MANIFEST,
@@ -103,7 +104,7 @@ class Place:
             inside(path)
         for other in manifest.others:
             *above, name = other.path.split("/")
-            if above not in ([LOG], [HIDDEN, STATES]) or name in ("", ".", "..") or "\0" in name:
+            if above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE]) or name in ("", ".", "..") or "\0" in name:
                 raise CorruptionError("a manifest names a file outside its backup", other.path, OTHER_BACKUP)
         return manifest
 
