@@ -28,7 +28,7 @@ from ebb.warehouse.store.paths import (
 )
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["Backlog", "backlog", "bring_up_to_date", "entry_hash", "segment_names", "whole_journal"]
+__all__ = ["Backlog", "backlog", "bring_up_to_date", "entry_hash", "whole_journal"]
 
 _SEGMENT_BYTES = 256 * 1024  # a last segment that is smaller takes in the next lines
 _READS = 4  # tries to read what a writer moves on
@@ -91,11 +91,6 @@ def _read_journal(folder: Path) -> tuple[list[Line], int]:
 
 def _tells_of(line: Line, last: int, hash: str) -> bool:
     return line.facts.get("dropped", [None])[-1] == last and line.facts.get("hash") == hash
-
-
-def segment_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the files that hold the journal."""
-    return tuple(segment.path.name for segment in _segments(folder))
 
 
 def whole_journal(folder: Path, log: Path, newest: int) -> tuple[list[Line], int]:
