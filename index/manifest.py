@@ -154,6 +154,7 @@ class Kept:
     oldest: int | None  # the first slot in which a record there expires; None: there are none
     first_dead: int | None  # the first slot in which all records of a file there have expired
     first_refused: int | None  # the oldest slot of refused records there
+    stale_since: int | None = None  # the version that forgot records which may be there; None: they are not
     failed_ms: int | None = None  # since when expired records could not be taken out
     reason: str = ""
 
@@ -170,8 +171,16 @@ class Kept:
         return Kept(place=text(value.get("place")), reason=text(value.get("reason", "")), **known)
 
     @staticmethod
-    def of(place: str, manifest: Manifest | None, more: Iterable[CellFile] = ()) -> Kept:
-        """Return what to remember of a backup, and of files that are being copied there."""
+    def of(place: str, manifest: Manifest | None, before: Kept | None = None, more: Iterable[CellFile] = ()) -> Kept:
+        """Return what to remember of a backup, and of files that are being copied there; ``before``: what was remembered.
+
+        >>> import dataclasses
+        >>> stale = dataclasses.replace(Kept.of("/b/t", None), stale_since=7)
+        >>> Kept.of("/b/t", None, stale).stale_since
+        7
+        """
+        since = None if before is None else before.stale_since
+        is_renewed = since is None or (manifest is not None and manifest.version >= since)
         files = [*(manifest.files if manifest else ()), *more]
         return Kept(
             place=place,
@@ -181,6 +190,7 @@ class Kept:
             oldest=min((file.min_exp for file in files), default=None),
             first_dead=min((file.max_exp for file in files), default=None),
             first_refused=min((file.slot for file in manifest.refused), default=None) if manifest else None,
+            stale_since=None if is_renewed else since,
         )
 
 

@@ -30,6 +30,7 @@ from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, sea
 from ebb.maintenance.values import Duration, Time, Wait, is_now, read_seconds, read_time
 from ebb.warehouse.intake.batch import Batch, BatchLike, batch_of
 from ebb.warehouse.settings import check_engine
+from ebb.warehouse.table.leases import own_leases
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
@@ -159,13 +160,14 @@ class OpenTable(BackedUp, RecordChanges, Soundness):
         from ebb.warehouse.read.window import Window
 
         known = self._snapshot
-        snapshot = self._snapshot = self.table.snapshot()
+        snapshot, lease = own_leases().pinned(self.table, self.warehouse.purpose, self.warehouse.now)
+        self._snapshot = snapshot
         snapshot.warn_reader()
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
             )
-        return self.at_moment(Window(snapshot, self._finder), as_of)
+        return self.at_moment(Window(snapshot, self._finder, lease), as_of)
 
     def at_moment(self, window: Window, as_of: Time | None) -> Window:
         """Return a window of the same version at another moment."""
@@ -192,12 +194,7 @@ class OpenTable(BackedUp, RecordChanges, Soundness):
 
         first = self.at_latest(as_of)
         return LatestWindow(
-            first.snapshot,
-            first.finder,
-            as_of=first.as_of,
-            follows_clock=first.follows_clock,
-            cost=first.cost,
-            reopen=lambda: replace(first, snapshot=self.table.snapshot()),
+            first.snapshot, first.finder, first.lease, first.as_of, first.follows_clock, first.cost, reopen=first.newest
         )
 
     def alter(

@@ -1,7 +1,7 @@
 """Processes that write: one to be killed, and one to be watched.
 
     python -m tests.crash.worker ROOT BATCHES
-    python -m tests.crash.worker ROOT BATCHES SEED
+    python -m tests.crash.worker ROOT BATCHES SEED [direct]
 
 The first applies the batches it is told to, one after the other, and says so after each. It reads slots from standard
 input, a line each. Prints ``READY`` once Spark is there, then ``ACK slot applied|already`` or ``FAILED type: message``
@@ -9,7 +9,8 @@ per slot, and lives on: after a failure it can be asked again.
 
 The second makes up its own batches, drawn from SEED, and works until standard input ends: updates with and without
 records, some of them over two ticks at once, and now and then a purge or an erase. After ``READY`` it prints one JSON
-object per commit, with the moments before and after it, and at last how many files it has erased.
+object per commit, with the moments before and after it, and at last, as with each update, how many files it has erased. ``direct``: it
+starts no Spark.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from ebb import OpenTable, Warehouse
 from ebb.index.errors import WarehouseError
-from ebb.warehouse.settings import Settings
+from ebb.warehouse.settings import Engine, Settings
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from tests.builders import NOW
 
@@ -165,10 +166,11 @@ class Writer:
         return admitted, file
 
 
-def _warehouse(root: str, **how: Any) -> Warehouse:
-    settings = Settings(warehouse=Path(root), master="local[2]", conf={"spark.driver.memory": "1g"})
-    warehouse = Warehouse(settings, **how)
-    warehouse.spark(work_bytes=0)
+def _warehouse(root: str, engine: Engine = "spark", **how: Any) -> Warehouse:
+    conf = {"spark.driver.memory": "1g"}
+    warehouse = Warehouse(Settings(warehouse=Path(root), engine=engine, master="local[2]", conf=conf), **how)
+    if engine == "spark":
+        warehouse.spark(work_bytes=0)
     return warehouse
 
 
@@ -187,9 +189,9 @@ def obey(root: str, batches: str) -> None:
             say(f"ACK {slot} {'already' if report.already_applied else 'applied'}")
 
 
-def write(root: str, batches: str, seed: str) -> None:
+def write(root: str, batches: str, seed: str, engine: Engine = "spark") -> None:
     """Write until standard input ends."""
-    warehouse = _warehouse(root)
+    warehouse = _warehouse(root, engine)
     watched = WatchedTable(warehouse.root, "t")
     writer = Writer(OpenTable(warehouse, watched), Path(batches), int(seed))
     ended = input_ended()
@@ -197,9 +199,10 @@ def write(root: str, batches: str, seed: str) -> None:
     while not ended.is_set():
         admitted = writer.step()
         for commit in watched.taken():
-            say(json.dumps(asdict(commit) | ({"admitted": admitted} if commit.op == "update" else {})))
+            told = {"admitted": admitted, "erased": writer.erased_files} if commit.op == "update" else {}
+            say(json.dumps(asdict(commit) | told))
     say(json.dumps({"op": "erase", "files": writer.erased_files}))
 
 
 if __name__ == "__main__":
-    obey(*sys.argv[1:]) if len(sys.argv) == 3 else write(*sys.argv[1:])
+    obey(*sys.argv[1:]) if len(sys.argv) == 3 else write(*sys.argv[1:])  # type: ignore[arg-type]

@@ -4,23 +4,24 @@ The log says which files each load or update added; the records in them that wer
 what it admitted. What expired lies in the files that were live before: the records between the two clocks. Amended
 records have files of their own, and of forgotten ones the log says where they were. All are
 read as windows are, every byte checked, and a commit's records are counted against what the log says of it. Files that
-were removed since stay for the grace period, or as long as somebody allowed who had records forgotten. Before the first record of a commit is handed out, every file that it
+were removed since stay for the grace period and as long as somebody follows, who holds a lease on its position, or as
+long as somebody allowed who had records forgotten. Before the first record of a commit is handed out, every file that it
 needs is looked for: a follower that comes too late learns where it can go on, and never gets less.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import AMENDED, CellFile
 from ebb.index.changes import (
     ADMITTED,
-    AMENDED,
     CHANGE,
     EXPIRED,
     FORGOTTEN,
@@ -51,6 +52,7 @@ from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Changes", "CommitChanges"]
 
+_HOLD_SECONDS = 1.0  # from one lease to the next, while there is much to catch up with
 _WRONG = "the files of a commit do not hold what the log says"
 
 
@@ -85,11 +87,14 @@ class Changes:
         columns: Sequence[str] | None = None,
         wait: Callable[[], None] | None = None,
     ) -> None:
-        self._window, self._wait = window, wait
+        self._window, self._wait = replace(window, lease=None), wait  # the lease is on the position
         self._snapshot = window.snapshot
         self._columns, self._has_expiries = window.names(columns), expiries
         self._live: dict[str, CellFile] | None = None  # the files after the position, if what expires is asked for
+        self._lease, self._held = window.lease, 0.0
+        self._hold(-1)  # nothing goes while the position is looked for
         self._version = self._position(since, self._snapshot)
+        self._hold(self._version)
         self._next()  # whoever comes too late learns it before anything is printed
 
     @property
@@ -114,10 +119,19 @@ class Changes:
                 entry, found = step
                 yield self._changes(found)
                 self._move(entry)
+                if time.monotonic() - self._held >= _HOLD_SECONDS:
+                    self._hold(self._version)
             elif self._wait is None:
                 return
             else:
+                self._hold(self._version)
                 self._wait()
+
+    def _hold(self, version: int) -> None:
+        """Keep what was removed after a position, and no longer what was removed before."""
+        if self._lease is not None:
+            self._lease = self._lease.at(self._snapshot, version)
+        self._held = time.monotonic()
 
     def _next(self) -> tuple[LogEntry, Moved | Edited] | None:
         """Go on to just before the next commit that changed the window; return it if there is one.
