@@ -13,6 +13,7 @@ import json
 import random
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,9 +23,9 @@ from ebb import OpenTable, Warehouse
 from ebb.index.errors import CorruptionError
 from ebb.warehouse.read.window import Window
 from tests.crash.worker import input_ended, key_of, say
-from tests.isolation import Level
+from tests.isolation import Level, Read, Update
 
-__all__ = ["WAYS", "Seen", "is_asked_for", "read", "stream"]
+__all__ = ["WAYS", "Seen", "asked_for", "is_asked_for", "judged", "read", "stream"]
 
 WAYS = ("scan", "where", "range", "keys")
 _SOME = ("k1", "k4", "k7")  # the keys that two of the ways ask for
@@ -50,6 +51,27 @@ class Seen:
 def is_asked_for(way: str, id: int) -> bool:
     """Whether a way of reading asks for a record."""
     return way in ("scan", "range") or key_of(id) in _SOME
+
+
+def asked_for(way: str, updates: Sequence[Update]) -> list[Update]:
+    """Return the updates as one sees them who asks for some keys only."""
+    return [
+        replace(update, admitted={id: slot for id, slot in update.admitted.items() if is_asked_for(way, id)})
+        for update in updates
+    ]
+
+
+def judged(reader: str, one: Seen) -> Read:
+    """Return a read as the checker takes it."""
+    return Read(
+        reader=reader,
+        began=one.began,
+        checked=one.checked,
+        ended=one.ended,
+        level=one.level,
+        clock=one.clock,
+        ids=tuple(one.ids),
+    )
 
 
 def stream(window: Window, way: str) -> pa.RecordBatchReader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ from ebb.index.grid import Cell
 
 __all__ = [
     "CHECKED",
+    "CHECKPOINTING",
     "EVIDENCE",
     "HEAD",
     "HIDDEN",
@@ -29,11 +31,13 @@ __all__ = [
     "SIDE_SUFFIX",
     "STATES",
     "UNFINISHED_COMMITS",
+    "UNSYNCED",
     "cell_folder",
     "doomed_folder",
     "dropped_name",
     "entry_name",
     "entry_version",
+    "folders_above",
     "footer_hash_in",
     "inside",
     "is_data_file",
@@ -67,6 +71,8 @@ LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 HEAD = "head"  # the head record, below the hidden one
 CHECKED = "checked"  # what the last checks found, below the hidden one
+CHECKPOINTING = "checkpoint"  # the folder in which a checkpoint is made, below the hidden one
+UNSYNCED = "unsynced"  # below the hidden one: somebody wrote who did not wait for the disk
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
@@ -213,6 +219,15 @@ def cell_folder(folder: str, cell: Cell) -> str:
     'u7-ab/_g=1/_e=2'
     """
     return f"{folder}/_g={cell.group}/_e={cell.cohort}"
+
+
+def folders_above(paths: Iterable[str]) -> list[str]:
+    """Return the folders that lead to files below a table, with the table's own, which is called ``.``.
+
+    >>> folders_above(["u7-ab/_g=1/_e=2/part-x.parquet", "u7-ab/_g=1/_e=3/part-y.parquet"])
+    ['.', 'u7-ab', 'u7-ab/_g=1', 'u7-ab/_g=1/_e=2', 'u7-ab/_g=1/_e=3']
+    """
+    return sorted({str(parent) for path in paths for parent in PurePosixPath(path).parents})
 
 
 def new_data_file(folder: str, footer_hash: str = "") -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ebb.index.errors import LostHeadError, RolledBackError
 from ebb.index.head import Head, lost, rolled_back
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, refusal
 from ebb.warehouse.store.files import read_file, replace_file
 from ebb.warehouse.store.paths import HEAD
@@ -42,9 +43,12 @@ def read_head(hidden: Path) -> Known:
         return Known(None, "is damaged")
 
 
-def write_head(hidden: Path, head: Head) -> None:
-    """Put a head record in place of the one before.  Requires the writer's lock; what goes wrong comes as OSError."""
-    replace_file(hidden / HEAD, head.dumps())
+def write_head(hidden: Path, head: Head, disk: Disk) -> None:
+    """Put a head record in place of the one before.  Requires the writer's lock; what goes wrong comes as OSError.
+
+    After a power failure it may be the one before: then the log is ahead of it, as after a crash.
+    """
+    replace_file(hidden / HEAD, head.dumps(), disk)
 
 
 def head_of(entry: LogEntry, metadata: Mapping[str, Any], clock: int | None, *, oldest: int) -> Head:
@@ -59,11 +63,12 @@ def head_of(entry: LogEntry, metadata: Mapping[str, Any], clock: int | None, *, 
     )
 
 
-def keep_from(hidden: Path, version: int) -> None:
+def keep_from(hidden: Path, version: int, disk: Disk) -> None:
     """Say that the log need not have entries before a version: before they are removed.  Requires the writer's lock."""
     known = read_head(hidden).head
     if known is not None and version > known.oldest:
-        write_head(hidden, replace(known, oldest=version))
+        write_head(hidden, replace(known, oldest=version), disk)
+        disk.sync([hidden])
 
 
 def vouched(

@@ -20,6 +20,7 @@ from ebb.index.errors import CorruptionError, EngineError, LostHeadError, Rolled
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
@@ -50,6 +51,7 @@ from ebb.warehouse.table.foreign import (
 from ebb.warehouse.table.head import head_of, read_head, vouched, write_head
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
+from ebb.warehouse.table.settle import sync_foreign, take_over
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
 from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
 
@@ -66,6 +68,7 @@ class Table:
 
     root: Path
     name: str
+    disk: Disk = field(default_factory=Disk, compare=False, repr=False)
     _newest: list[Snapshot] = field(default_factory=list, compare=False, repr=False)  # one at most
 
     @property
@@ -121,6 +124,7 @@ class Table:
                 lock = held.enter_context(locked(self.hidden / LOCK, f"table {self.name}", wait=wait))
             finally:
                 self._check_present()
+            take_over(self, lock)
             if not is_foreign_fine:
                 self.snapshot().check_own()
             yield lock
@@ -354,16 +358,19 @@ class Snapshot:
             self.check_features()
         else:
             self.check_own()
-        id, ledger, state = new_id(), self.ledger.advanced(change), self.state
+        if self.foreign:
+            sync_foreign(self.table)
+        id, ledger, state, disk = new_id(), self.ledger.advanced(change), self.state, self.table.disk
         if self._wants_state(change):
             # Before the commit that names it; without it the commit builds on the state before.
             with suppress(OSError):
-                ledger, state = write_state(self.table.states, ledger, self.version + 1, self.spec.remembered_ticks)
+                kept = self.spec.remembered_ticks
+                ledger, state = write_state(self.table.states, ledger, self.version + 1, kept, disk)
                 change = Change(clock=change.clock)
         ebb = {"id": id, **report, "after": self.hash, "ledger": stored_ledger(state, change)}
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
-        hash = append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
+        hash = append(self.table.log, self.version + 1, entry, id=id, table=self.table.name, disk=disk)
         made = LogEntry.of(entry, self.version + 1, hash)
         after = replace(self._followed(made, ledger, state), unsettled=None)
         for metadata in (action["metaData"] for action in actions if "metaData" in action):
@@ -386,7 +393,7 @@ class Snapshot:
             raise FileNotFoundError(entry_name(self.version))
         oldest = self.table.oldest_version() if is_confirmed or known is None else known.oldest
         head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
-        write_head(self.table.hidden, head)
+        write_head(self.table.hidden, head, self.table.disk)
         return replace(self, head=head, unsettled=None)
 
     def _wants_state(self, change: Change) -> bool:
