@@ -85,8 +85,8 @@ class WatchedTable(Table):
 
     commits: list[Commit] = field(default_factory=list, compare=False)
 
-    def snapshot(self) -> Snapshot:
-        found = super().snapshot()
+    def snapshot(self, *, is_rollback_fine: bool = False) -> Snapshot:
+        found = super().snapshot(is_rollback_fine=is_rollback_fine)
         return _WatchedSnapshot(**{each.name: getattr(found, each.name) for each in fields(found)})
 
     def taken(self) -> list[Commit]:

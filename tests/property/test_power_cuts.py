@@ -147,6 +147,8 @@ def check(history: History, moment: Moment, root: Path) -> None:
     assert scanned_ids(later) == sorted(record.id for record in model.window())
     later.update(at=slot + 1)
     assert _unnamed(later) == []
+    assert [str(found) for found in later.check(deep=True).findings if found.code != "bound"] == []
+    assert later.evidence()
 
 
 def _same(history: History, table: OpenTable, clock: int | None) -> None:
@@ -204,7 +206,9 @@ KINDS_OF_PLACES = {
     "file of the quarantine": r"t\.quarantine/.*\.parquet$",
     "folder of the quarantine": r"t\.quarantine",
     "state of the ledger": r"/_ebb/ledger/",
-    "folder of states": r"/_ebb",
+    "head record": r"/_ebb/head",
+    "file of the evidence": r"/_ebb/evidence/",
+    "hidden folder": r"/_ebb",
     "entry of the log": r"/_delta_log/",
     "folder of the log": r"/_delta_log$",
     "data file": r"\.parquet$",
@@ -257,7 +261,7 @@ def _found_without(left_out: str, history: History, recorder: Recorder, left: Pa
         build(recorder, moment, "strict", left, rng, left_out=lambda place: kind_of(place) == left_out)
         try:
             check(history, moment, left / "w")
-        except (AssertionError, WarehouseError) as error:
+        except (AssertionError, WarehouseError, Warning) as error:
             print(f"without {left_out}, at {moment.place}: {str(error).splitlines()[0]}")
             return str(error)
         finally:

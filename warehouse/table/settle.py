@@ -13,6 +13,9 @@ from ebb.warehouse.store.files import is_there, make_file, remove_file
 from ebb.warehouse.store.paths import UNSYNCED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ebb.index.foreign import ForeignCommit
     from ebb.warehouse.store.lock import Lock
     from ebb.warehouse.table.snapshot import Table
 
@@ -32,8 +35,10 @@ def take_over(table: Table, lock: Lock) -> None:
             table.disk.sync([table.log])
 
 
-def sync_foreign(table: Table) -> None:
+def sync_foreign(table: Table, foreign: Sequence[ForeignCommit]) -> None:
     """Wait for what other tools wrote, before the commit that makes it part of the table."""
+    if not foreign:
+        return
     with disk_errors("the commit failed", note="nothing was changed"):
         sync_all(table)
 

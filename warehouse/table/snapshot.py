@@ -358,14 +358,13 @@ class Snapshot:
             self.check_features()
         else:
             self.check_own()
-        if self.foreign:
-            sync_foreign(self.table)
+        sync_foreign(self.table, self.foreign)
         id, ledger, state, disk = new_id(), self.ledger.advanced(change), self.state, self.table.disk
         if self._wants_state(change):
-            # Before the commit that names it; without it the commit builds on the state before.
-            with suppress(OSError):
-                kept = self.spec.remembered_ticks
-                ledger, state = write_state(self.table.states, ledger, self.version + 1, kept, disk)
+            with suppress(OSError):  # without it the commit builds on the state before
+                ledger, state = write_state(
+                    self.table.states, ledger, self.version + 1, self.spec.remembered_ticks, disk
+                )
                 change = Change(clock=change.clock)
         ebb = {"id": id, **report, "after": self.hash, "ledger": stored_ledger(state, change)}
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
