@@ -7,11 +7,12 @@ SIZE ?= small
 # The tests that take their number of rounds from EBB_SOAK.
 SOAK_TESTS := tests/integration/test_commit_faults.py tests/integration/test_random_histories.py \
 	tests/property/test_direct_histories.py tests/crash/test_kills.py tests/property/test_power_cuts.py \
-	tests/unit/maintenance/test_landing_power_cuts.py
+	tests/unit/maintenance/test_landing_power_cuts.py \
+	tests/unit/cli/test_fuzz.py tests/unit/cli/test_fuzz_files.py tests/unit/warehouse/test_hostile_logs.py tests/unit/test_world.py
 SOAK_MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fast soak golden bench clean
+.PHONY: help setup demo test check fast soak golden hashes bench clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -52,6 +53,9 @@ soak: $(READY)  ## Everything at once on real processes for SOAK_MINUTES=10; the
 
 golden: $(READY)  ## Write the expected outputs in tests/golden again; review the diff
 	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden tests/unit/test_reference.py
+
+hashes: $(READY)  ## Write requirements.txt again: what Ebb needs, with hashes, after a change of constraints.txt
+	@$(BIN)/python -m tests.hashes > requirements.new && mv requirements.new requirements.txt
 
 bench: $(READY)  ## The thesis workload: updates against plain Delta appends, reads against other stores (SIZE=small or large)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

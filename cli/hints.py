@@ -17,8 +17,10 @@ __all__ = ["FINDING_STEPS", "LANDED_STEPS", "STEPS", "error_text", "finding_step
 STEPS = {
     "add_column": 'remove it, add it to the table with ebb alter {5} --add-column "{4}", or pass --extra ignore',
     "adopt": "run ebb adopt {0}, or restore the table from a backup",
+    "adopt_copy": "run ebb adopt {0} if it goes on in place of the original, or ebb drop {0}",
     "ask_spark": "fix the query, or ask with --engine spark",
     "at": "pass --at",
+    "backup": "bring it back and run ebb update {1}, or ebb backup {1} DIR --stop-managing if it is gone",
     "bound": "run ebb update {2}; or ebb purge {2}, then ebb erase {2} after the grace period",
     "catalog": "pass --conf spark.sql.catalogImplementation=hive, and the --conf that says where its metastore is",
     "catch_up": "pass --catch-up to apply them in one commit",
@@ -81,6 +83,7 @@ FINDING_STEPS = {
     "checkpoint": "run ebb repair {0}",
     "foreign-commit": STEPS["adopt"],
     "head": STEPS["lost_head"],
+    "head-place": "run ebb repair {0}",
     "key-ranges": "run ebb repair {0}",
     "rolled-back": STEPS["rolled_back"],
     "side-file": "run ebb repair {0}",

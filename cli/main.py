@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from ebb.cli.commands import backups, define, ingest, maintain, prove, read, records
 from ebb.cli.commands import check as sound
-from ebb.cli.commands import define, ingest, maintain, prove, read, records
 from ebb.cli.commands import inspect as see
 from ebb.cli.commands import shell as prompt
 from ebb.cli.hints import error_text
@@ -47,6 +47,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "See": (see.status, see.history, see.explain, see.quarantine, sound.check, prove.evidence, prove.metrics),
     "Records": (records.forget,),
     "Maintain": (maintain.adopt, sound.repair, maintain.seal, maintain.purge, maintain.erase),
+    "Keep safe": (backups.backup, backups.restore),
 }
 
 

@@ -23,6 +23,7 @@
     ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
     │   ├── AdoptionError             what it did cannot be adopted
     │   └── ProtocolError             it raised the protocol beyond what Ebb reads and writes
+    ├── RestoredError                 the table is a copy from a backup, and nobody has said that it goes on: adopt it
     ├── CorruptionError               what is on disk contradicts itself: restore it from a backup
     │   ├── RolledBackError           the log lacks commits that were made: restore it, or adopt it as it is
     │   └── LostHeadError             nothing tells whether the log is whole: look, and confirm it
@@ -58,6 +59,7 @@ __all__ = [
     "NotDueError",
     "OverDeletionError",
     "ProtocolError",
+    "RestoredError",
     "RetryError",
     "RolledBackError",
     "SchemaDriftError",
@@ -333,6 +335,14 @@ class ProtocolError(ForeignCommitError):
         """Return what was raised."""
         features = ", ".join(self.args[3])
         return self.template.format(*self.args[:3], f" ({features})" if features else "")
+
+
+class RestoredError(WarehouseError):
+    """Arguments: table, version of the backup."""
+
+    template = "table {0} was restored from a backup of version {1}, and nothing is written to it yet"
+    step = "adopt it if it goes on in place of the original, or drop it"
+    hint = "adopt_copy"
 
 
 class CorruptionError(WarehouseError):

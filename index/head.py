@@ -3,7 +3,11 @@
 Whoever commits says afterwards, in one small file of the hidden folder, which entry is the newest, with a hash of its
 bytes and the clock. Each entry of Ebb names the hash of the one before it, so the head record vouches for the whole log.
 A log that goes on after the head is one whose writer died before it wrote the head, or another tool's work: commit ids
-settle that as ever. A log that ends before the head, or has another entry in its place, was rolled back. Pure.
+settle that as ever. A log that ends before the head, or has another entry in its place, was rolled back.
+
+The file has two places, and each commit overwrites the one that does not hold the newest head record: if that fails half-way,
+the one before is still there, which is as good as a crash before it. To put a new file in place of the old one would cost a
+hundred times as much on some file systems. Pure.
 """
 
 from __future__ import annotations
@@ -12,14 +16,15 @@ import hashlib
 import json
 import zlib
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ebb.index.errors import LostHeadError, RolledBackError
 
-__all__ = ["Head", "LostHeadWarning", "entry_hash", "lost", "rolled_back"]
+__all__ = ["Head", "LostHeadWarning", "Places", "entry_hash", "lost", "new_file", "places", "rolled_back"]
 
 _MAGIC = "EBBHEAD1"
-_TEXTS, _NUMBERS = ("table", "entry"), ("version", "oldest")
+_PLACE_BYTES = 512  # a sector: a disk writes all of it or nothing
+_TEXTS, _NUMBERS = ("table", "entry"), ("version", "oldest", "serial")
 
 
 class LostHeadWarning(UserWarning):
@@ -41,21 +46,23 @@ class Head:
     entry: str  # the hash of its entry's bytes
     clock: int | None  # after it
     oldest: int = 0  # the log has every entry from this one on
+    serial: int = 0  # of head records of a table: one more each time
 
     def dumps(self) -> bytes:
-        """Return it as it is kept.
+        """Return it as it is kept in its place.
 
         >>> head = Head(table="t", version=7, commit="ab", entry="cd", clock=3)
-        >>> Head.loads(head.dumps()) == head
-        True
+        >>> Head.loads(head.dumps()) == head, len(head.dumps())
+        (True, 512)
         """
         text = json.dumps(asdict(self), separators=(",", ":"))
-        return f"{_MAGIC} {zlib.crc32(text.encode()):08x} {text}\n".encode()
+        line = f"{_MAGIC} {zlib.crc32(text.encode()):08x} {text}"
+        return line.ljust(_PLACE_BYTES - 1).encode() + b"\n"
 
     @staticmethod
     def loads(data: bytes) -> Head:
         """Read what :meth:`dumps` wrote; ValueError if it is something else."""
-        magic, checksum, text = data.decode().removesuffix("\n").split(" ", 2)
+        magic, checksum, text = data.decode().rstrip().split(" ", 2)
         if magic != _MAGIC or f"{zlib.crc32(text.encode()):08x}" != checksum:
             msg = "its checksum is wrong"
             raise ValueError(msg)
@@ -66,6 +73,40 @@ class Head:
             msg = "it is of another version"
             raise ValueError(msg)
         return Head(**known)  # type: ignore[arg-type]  # just looked at
+
+
+class Places(NamedTuple):
+    """What the file of a table's head record holds."""
+
+    head: Head | None  # the newest that can be read
+    next_at: int  # where the next one goes
+    is_whole: bool  # whether all of it can be read
+
+
+def places(data: bytes) -> Places:
+    """Read the file of a head record.
+
+    >>> one, two = (Head(table="t", version=v, commit=None, entry="cd", clock=3, serial=v) for v in (7, 8))
+    >>> places(new_file(one)).next_at, places(one.dumps() + two.dumps()).head == two, places(b"").head
+    (512, True, None)
+    """
+    found: list[tuple[Head, int]] = []
+    is_whole = len(data) == 2 * _PLACE_BYTES
+    for at in (0, _PLACE_BYTES):
+        place = data[at : at + _PLACE_BYTES]
+        try:
+            found.append((Head.loads(place), at))
+        except ValueError:
+            is_whole = is_whole and not place.strip()
+    if not found:
+        return Places(None, 0, is_whole=False)
+    head, at = max(found, key=lambda one: one[0].serial)
+    return Places(head, _PLACE_BYTES - at, is_whole)
+
+
+def new_file(head: Head) -> bytes:
+    """Return the file of the first head record of a table."""
+    return head.dumps() + b"\n".rjust(_PLACE_BYTES)
 
 
 def rolled_back(name: str, head: Head, *, table: str, newest: int, entry: str | None) -> RolledBackError | None:

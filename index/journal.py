@@ -24,6 +24,7 @@ _BEFORE = "before"
 _NUMBERS = (
     "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "expired", "live", "live_before",
     "exposed_since", "erased_version", "erased_files", "erased_bytes", "erased_ms", "records", "erase_by_ms", "to_slot",
+    "erase_by_slot", "expired_records", "removed_records", "quarantined_records", "landed_files",
 )  # fmt: skip
 _TEXTS = ("case", "by", "asked")
 _LONGEST = 200  # of a text: the log may be anybody's

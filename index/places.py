@@ -11,8 +11,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from ebb.index.cellfile import Places
+from ebb.index.stored import items, number, unpacked
 
 __all__ = ["dump_places", "load_places"]
+
+_MOST_BYTES = 256 * 1024 * 1024  # of places when they are unpacked: of some tens of millions of records
 
 
 def dump_places(paths: Sequence[str], places: Mapping[str, Places]) -> str:
@@ -27,13 +30,10 @@ def dump_places(paths: Sequence[str], places: Mapping[str, Places]) -> str:
 
 def load_places(paths: Sequence[str], text: str) -> dict[str, dict[int, list[int]]]:
     """Read what :func:`dump_places` wrote, for the same files; ValueError if it is damaged."""
-    try:
-        told = json.loads(zlib.decompress(base64.b85decode(text)))
-    except zlib.error as error:
-        raise ValueError(error) from error
+    told = items(json.loads(unpacked(base64.b85decode(text), _MOST_BYTES)))
     return {
-        path: {number: _added_up(gaps) for number, *gaps in some}
-        for path, some in zip(paths, told, strict=True)
+        path: {number(place): _added_up(gaps) for place, *gaps in map(items, some)}
+        for path, some in zip(paths, map(items, told), strict=True)
         if some
     }
 
@@ -50,6 +50,6 @@ def _gaps(places: Sequence[int]) -> list[int]:
 def _added_up(gaps: Sequence[int]) -> list[int]:
     found, place = [], 0
     for gap in gaps:
-        place += gap
+        place += number(gap)
         found.append(place)
     return found

@@ -52,6 +52,7 @@ class Adoption:
     version: int
     dry_run: bool = False
     warnings: tuple[str, ...] = ()
+    restored_version: int | None = None  # of the backup that the table was restored from, if that is what was confirmed
 
     def entry(self) -> Mapping[str, Any]:
         """Return what the commit says about itself."""
@@ -70,7 +71,8 @@ class Adoption:
 def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
     """Make what other tools did since the last commit of Ebb part of the table, in one commit.
 
-    ``yes``: also if the log was rolled back or nothing tells whether it is whole; otherwise that is raised.
+    A table that was restored from a backup goes on in place of the original from then on. ``yes``: also if the log was
+    rolled back or nothing tells whether it is whole; otherwise that is raised.
     """
     with table.lock(wait=context.wait, is_foreign_fine=True):
         started, phases = time.monotonic(), Phases(table.disk)
@@ -79,8 +81,16 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
         unsettled = snapshot.unsettled
         if unsettled is not None and not yes and not context.dry_run:
             raise unsettled
+        snapshot, restored_version = _confirmed(snapshot, context)
         clock, known = _floor(snapshot), snapshot.ledger.live_records
-        nothing = Adoption(slot=clock, live_before=known, live=known, version=snapshot.version, dry_run=context.dry_run)
+        nothing = Adoption(
+            slot=clock,
+            live_before=known,
+            live=known,
+            version=snapshot.version,
+            dry_run=context.dry_run,
+            restored_version=restored_version,
+        )
         if not snapshot.foreign and unsettled is None:
             return nothing
         context.progress("looking into the files")
@@ -123,6 +133,17 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
             metadata={**snapshot.metadata, "id": new_table_id()} if isinstance(unsettled, RolledBackError) else None,
         )
         return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
+
+
+def _confirmed(snapshot: Snapshot, context: Context) -> tuple[Snapshot, int | None]:
+    """Confirm a table that was restored; returns it then, and the version of its backup if it had to be confirmed."""
+    copied = snapshot.spec.copied
+    if copied is None or copied.is_confirmed or snapshot.unsettled is not None or snapshot.foreign:
+        return snapshot, None
+    from ebb.maintenance.restore import confirm_restored
+
+    after = snapshot if context.dry_run else confirm_restored(snapshot, context.now_ms())
+    return after, copied.version
 
 
 def _floor(snapshot: Snapshot) -> int | None:

@@ -12,6 +12,7 @@ from ebb.index.columns import Column, parse_columns
 from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, UpgradeError, UsageError
 from ebb.index.strategy import check_strategy
 from ebb.index.timeline import TimeKind
+from ebb.maintenance.backup_place import remembered
 from ebb.maintenance.declare import (
     Declared,
     Description,
@@ -48,6 +49,7 @@ class Dropped:
     live_records: int | None
     files: int | None
     left_behind: Kept | None = None  # the files in its landing folder, which stay
+    backups: tuple[str, ...] = ()  # they stay too, and nothing is erased there any more
 
 
 def create(root: Path, declared: Declared, now: datetime, *, durable: bool = True) -> Table:
@@ -79,6 +81,7 @@ def _content(table: Table) -> Dropped:
         live_records=snapshot.ledger.live_records,
         files=len(snapshot.files),
         left_behind=_left_behind(snapshot.spec),
+        backups=tuple(kept.place for kept in remembered(table)),
     )
 
 

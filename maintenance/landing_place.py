@@ -15,7 +15,16 @@ from ebb.index.errors import UsageError, WarehouseError
 from ebb.warehouse.store.paths import LANDING_APPLIED, LANDING_REFUSED, LANDING_TAKEN, QUARANTINE_SUFFIX
 from ebb.warehouse.table.catalog import list_tables
 
-__all__ = ["Kept", "check_landing", "check_place", "has_arrived", "kept_files", "read_landing", "strange_entries"]
+__all__ = [
+    "Kept",
+    "check_landing",
+    "check_place",
+    "has_arrived",
+    "kept_files",
+    "read_landing",
+    "relation",
+    "strange_entries",
+]
 
 _SLOT = re.compile(r"-?[0-9]+(\.[0-9]+)?(\.part)?")
 
@@ -100,23 +109,23 @@ def check_place(folder: Path, root: Path, others: Mapping[str, Path | None], tab
 
     >>> check_place(Path("/in/b"), Path("/data"), {"a": Path("/in/a")}, "b")
     """
-    if how := _relation(folder, root):
+    if how := relation(folder, root):
         inside = folder.relative_to(root).parts[:1] if folder.is_relative_to(root) else ()
         owner = next((name for name in (table, *others) if inside in ((name,), (name + QUARANTINE_SUFFIX,))), None)
         of = f", in the folder of table {owner}" if owner else ""
         msg = f"landing folder {folder} {how} the warehouse {root}{of}"
         raise UsageError(msg, "choose a folder that is apart from the warehouse")
     for name, other in others.items():
-        if other is not None and (how := _relation(folder, other)):
+        if other is not None and (how := relation(folder, other)):
             place = "" if folder == other else f"{other}, "
             msg = f"landing folder {folder} {how} {place}the landing folder of table {name}"
             raise UsageError(msg, f"choose one for table {table} that is apart from it")
 
 
-def _relation(folder: Path, other: Path) -> str | None:
+def relation(folder: Path, other: Path) -> str | None:
     """Return how two folders share a place; None if they do not.
 
-    >>> _relation(Path("/a/b"), Path("/a")), _relation(Path("/a"), Path("/ab"))
+    >>> relation(Path("/a/b"), Path("/a")), relation(Path("/a"), Path("/ab"))
     ('is inside', None)
     """
     if folder == other:

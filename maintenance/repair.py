@@ -90,9 +90,9 @@ def _fix(table: Table, snapshot: Snapshot | None, todo: Sequence[Finding], conte
     if snapshot is None:
         return []
     warnings: list[str] = []
-    if _HEAD in codes:
+    if _HEAD in codes or "head-place" in codes:
         with disk_errors(f"the head record of table {table.name} cannot be written"):
-            snapshot = snapshot.with_head(is_confirmed=True)
+            snapshot = snapshot.with_head(is_confirmed=_HEAD in codes)
     _fix_side_files(snapshot, {one.path for one in todo if one.code == "side-file"})
     if lost := {Path(one.where).name for one in todo if one.code == "key-ranges"}:
         snapshot, warnings = _fix_ranges(snapshot, lost, context)

@@ -213,7 +213,7 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
         return Erasure(), []
     try:
         done = erase(snapshot, now=context.now, lock=lock)
-        return replace(done, erased_ms=context.now_ms()), []
+        return replace(done, erased_ms=context.now_ms()), list(done.warnings)
     except EngineError as error:
         return Erasure(), [str(error)]
 

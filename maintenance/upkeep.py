@@ -16,6 +16,7 @@ from typing import Any
 from ebb.index.cellfile import CellFile
 from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
+from ebb.maintenance.backup_place import Tended, tend
 from ebb.maintenance.carry_out import carry_out, follow_up
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
@@ -87,6 +88,8 @@ class Erasure:
     quarantine_files_erased: int = 0
     erased_version: int | None = None  # the last commit whose removed files are gone
     erased_ms: int | None = None  # when they were, in milliseconds since 1970
+    backup_files_erased: int = 0  # from backups, because records in them have expired
+    warnings: tuple[str, ...] = ()  # backups from which expired records could not be taken out
 
     def entry(self) -> Mapping[str, Any]:
         """Return what the commit after it says about it: nothing if nothing that a commit removed was erased."""
@@ -209,12 +212,15 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     if snapshot.ledger.clock is not None and not dry_run:
         through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
         refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
+    tended = Tended() if dry_run else tend(snapshot, now)
     return Erasure(
         erased_version=plan.through,
         files_erased=len(doomed) + sum(is_data_file(path) for path in strays),
         bytes_erased=size_bytes,
         files_waiting=plan.files_waiting,
         quarantine_files_erased=refused,
+        backup_files_erased=tended.files,
+        warnings=tended.warnings,
     )
 
 

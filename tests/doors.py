@@ -36,6 +36,7 @@ DOORS: dict[str, Callable[[OpenTable], object]] = {
     "seal": lambda table: table.seal(),
     "purge": lambda table: table.purge(),
     "erase": lambda table: table.erase(),
+    "backup": lambda table: table.backup(table.table.root.with_name(f"{table.table.root.name}.backups")),
     "tables": lambda table: table.warehouse.tables(),
     "drop": lambda table: table.warehouse.drop("t"),
 }

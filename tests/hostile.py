@@ -6,10 +6,13 @@ import json
 import random
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["VALUES", "peak_bytes", "spoil"]
+from ebb.index.head import Head, entry_hash
+
+__all__ = ["VALUES", "hostile_keys", "peak_bytes", "quoted", "spoil", "vouch"]
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400, 1.5, 1e308, float("nan"), float("inf"),
@@ -36,6 +39,14 @@ def spoil(entry: Path, dice: random.Random) -> str:
     actions[place] = _with(actions[place], spot, value)
     entry.write_text("".join(json.dumps(_closed(action)) + "\n" for action in actions), encoding="utf-8")
     return f"{entry.name} {'.'.join(map(str, spot))} = {value!r:.60}"
+
+
+def vouch(folder: Path) -> None:
+    """Let the head record of a table vouch for whatever its log says now: who changes the one can change the other."""
+    newest = max((folder / "_delta_log").glob("*.json"))
+    head = folder / "_ebb" / "head"
+    known = Head.loads(head.read_bytes())
+    head.write_bytes(replace(known, version=int(newest.stem), entry=entry_hash(newest.read_bytes())).dumps())
 
 
 def _spots(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -67,6 +78,26 @@ def _closed(value: Any) -> Any:
             return json.dumps(_closed(value[_INNER]))
         return {name: _closed(inner) for name, inner in value.items()}
     return [_closed(inner) for inner in value] if isinstance(value, list) else value
+
+
+_PARTS = (
+    "'", "''", '"', "\\", "\\'", "%", "_", "`", ";", "--", "/*", "*/", "$$", "$1", "?", ":a", "{}", "%s", "{0}", "\x00", "\n", "\r", "\t", "\x1b[2J",
+    "\x7f", "\u0085", "\u202e", "\ufeff", "\uffff", "\U0010ffff", "é", "e\u0301", "ß", "İ", "ﬀ", " ", "a", "A", "0", ",", "=", "(", ")", "[", "null", "NaN",
+    "' or '1'='1", "'; drop table t; --", "x' union select * from t --", "${java.version}", "$(id)", "=1+1", "../../etc/passwd", "\ud7ff", "\ue000",
+)  # fmt: skip
+
+
+def hostile_keys(dice: random.Random, count: int) -> list[str]:
+    """Return different texts that mean something to somebody on their way."""
+    found = {"", "'" * 9, "a" * 300, "\\" * 7}
+    while len(found) < count:
+        found.add("".join(dice.choice(_PARTS) for _ in range(dice.randrange(1, 8))))
+    return sorted(found)[:count]
+
+
+def quoted(text: str) -> str:
+    """Return a text as SQL and predicates write it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def peak_bytes() -> int:

@@ -6,7 +6,8 @@ fails just then:
 
     strict   what was synced and nothing else: a file that was not is empty, a name in a folder that was not is missing
     journal  all names, as a journal keeps them, and of the bytes only what was synced
-    mixed    of each name and each file that was not synced, what was or what is, drawn anew for each; some files are cut off
+    mixed    of each name and each file that was not synced, what was or what is, drawn anew for each; some files are cut off,
+             or full of zeros, and one that was written over has sectors of both
 
 Nothing of Ebb is replaced. Files and folders are known by their inodes, which are kept from being used again.
 """
@@ -32,6 +33,7 @@ from tests.faults import watched
 __all__ = ["KINDS", "Moment", "Recorder", "Synced", "build", "recording"]
 
 KINDS = ("strict", "journal", "mixed", "mixed")
+_SECTOR = 512  # bytes, of which a disk writes all or nothing
 _HELD = 1 << 16  # files that a recorder holds open at most
 
 
@@ -176,6 +178,9 @@ def build(
         now = moment.files.get(inode, was)
         if kind != "mixed" or was == now:
             return was
+        if len(was) == len(now):  # written over, sector by sector
+            sectors = range(0, len(now), _SECTOR)
+            return b"".join(rng.choice((was, now))[at : at + _SECTOR] for at in sectors)
         return rng.choice((was, now, now[: rng.randrange(len(now) + 1)], bytes(len(now))))
 
     def make(inode: int, place: Path) -> None:

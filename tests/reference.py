@@ -12,14 +12,30 @@ import typer.main
 from ebb.cli.main import app
 from ebb.index.inputs import InputRules
 from ebb.maintenance.adopt import Adoption
+from ebb.maintenance.backup import Backup
 from ebb.maintenance.declare import Description
+from ebb.maintenance.inspect.backups import BackupStatus
+from ebb.maintenance.inspect.check import Checked
+from ebb.maintenance.inspect.deletions import (
+    ExpiredTick,
+    Findings,
+    Given,
+    Missing,
+    OtherCommit,
+    RemovedFiles,
+    Request,
+)
 from ebb.maintenance.inspect.explain import Explanation
+from ebb.maintenance.inspect.findings import Finding
 from ebb.maintenance.inspect.history import Commit
+from ebb.maintenance.inspect.proof import Chain, Verified
 from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.landing_place import Kept
 from ebb.maintenance.records import Forgotten
+from ebb.maintenance.repair import Repaired
+from ebb.maintenance.restore import Restoration
 from ebb.maintenance.retry import Cleared
 from ebb.maintenance.update import Report
 from ebb.maintenance.upkeep import Erasure, Upkeep
@@ -29,7 +45,7 @@ __all__ = ["reference_text"]
 
 _EXIT_CODES = {
     0: "done. Also a repeat: the tick that was asked for is applied, now or before; `already_applied` and `repeated_of` tell which",
-    1: "refused or failed, with one line on why: bad input, a lock, a damaged table, a full disk; `ebb status --check` also for a broken bound; `ebb run` if any table or file failed",
+    1: "refused or failed, with one line on why: bad input, a lock, a damaged table, a full disk; `ebb status --check` also for a finding, `ebb check` if it finds anything, `ebb evidence --check` for a broken promise; `ebb run` if any table or file failed",
     2: "wrong usage: an argument or option that cannot be accepted",
     3: "`ebb update` without `--at`: the batch had been applied before, and nothing changed",
     130: "ended by Ctrl-C; one line says what the table looks like",
@@ -39,20 +55,25 @@ _EXIT_CODES = {
 _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "create": ("the declaration, and `reason`, `dry_run`, `folder`", (Description,)),
     "alter": ("the declaration after the change, `left_behind`, which is null unless a landing folder with files is given up, and `dry_run`", (Description, Kept)),
-    "drop": ("`name`, `dropped`, `live_records`, `files`, and `left_behind`, the files in its landing folder, if there are any", (Kept,)),
+    "drop": ("`name`, `dropped`, `live_records`, `files`, `left_behind`, the files in its landing folder, if there are any, and `backups`, those that stay", (Kept,)),
     "load": ("the report", (Report,)),
     "update": ("the report", (Report,)),
     "run": ("`outcomes`, a list, and `failed`, once a round", (Outcome,)),
     "probe": ("with `--explain`: `keys`, how many were asked for, and the cost, with `log_seconds` and `read_seconds`", (Cost,)),
-    "status": ("with NAME the status; without, `warehouse` and `tables`, a list of them, where a broken table has `name` and `error`", (Status, CellStatus)),
+    "status": ("with NAME the status; without, `warehouse` and `tables`, a list of them, where a broken table has `name` and `error`", (Status, CellStatus, BackupStatus)),
     "history": ("`name`, `oldest_version`, `log_retention`, `log_retention_seconds` and `commits`, a list; what a commit does not say is left out", (Commit,)),
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
+    "check": ("what was found, `is_sound`, and `findings`, a list; `path` is left out there, and `step` says what to do", (Checked, Finding)),
     "forget": ("what was forgotten", (Forgotten,)),
+    "evidence": ("the report: `about`, `given`, `findings`, `measured`, `chain`, `lines`, `hashes`; with `--verify`, what was verified", (Findings, ExpiredTick, RemovedFiles, Request, OtherCommit, Missing, Given, Chain, Verified)),
     "adopt": ("the adoption", (Adoption,)),
+    "repair": ("what was repaired and what was left, both lists of findings as of check", (Repaired,)),
     "seal": ("what was done", (Upkeep,)),
     "purge": ("what was done", (Upkeep,)),
     "erase": ("what was done", (Erasure,)),
+    "backup": ("what was copied; with `--stop-managing` `name`, `folder` and `was_managed`", (Backup,)),
+    "restore": ("what came back", (Restoration,)),
     "publish": ("`name`, `view`, `sql`, `dry_run`", ()),
 }  # fmt: skip
 

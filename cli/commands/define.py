@@ -249,10 +249,11 @@ def drop(ctx: typer.Context, name: Name, yes: Yes = False, dry_run: DryRun = Fal
     if not dry_run:
         warehouse.drop(name)
     if json:
-        left = {"left_behind": _object(content.left_behind)}
+        left = {"left_behind": _object(content.left_behind), "backups": list(content.backups)}
         render.json_object(
             {"name": name, "dropped": not dry_run, "live_records": content.live_records, "files": content.files} | left
         )
     else:
         done = f"{summary} {'would be' if dry_run else 'was'} deleted"
-        render.lines([done, *map(render.visible, _left_lines(content.left_behind, None))])
+        stay = [f"its backup {place} stays, and nothing is erased there any more" for place in content.backups]
+        render.lines([done, *map(render.visible, [*_left_lines(content.left_behind, None), *stay])])

@@ -18,6 +18,7 @@ from ebb.cli.options import DryRun, Json, Name, Wait, limit_option, state
 from ebb.cli.output import render
 from ebb.cli.output.records import write_lines
 from ebb.cli.output.refused import refused_lines, written_lines
+from ebb.cli.output.standing import backup_texts, live_text
 from ebb.index.errors import UsageError, WarehouseError
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def _show_tables(root: Path, tables: Sequence[Status], *, is_empty: bool) -> Non
         if t.foreign_commits
     ]
     features = [render.visible(t.not_writable) for t in tables if t.not_writable]
+    features += [error_text(copy) for t in tables if (copy := t.unconfirmed)]
     aside = [f"{t.name}: {where}: {told}" for t in tables for where, told in _aside(t).items()]
     render.lines([*render.table_text(rows, header, right=(3, 4, 5)), *foreign, *features, *aside])
 
@@ -160,7 +162,7 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         "clock": "not loaded yet"
         if table.clock is None
         else f"{table.clock_time} (slot {table.clock})" + (f", {_behind(table)}" if _behind(table) else ""),
-        "live": _live(table),
+        "live": live_text(table),
         "deletion": f"bound {table.deletion_bound}; "
         + (
             f"oldest expired byte on disk for {table.oldest_expired_age}: {'kept' if table.deletion_bound_kept else 'BROKEN'}"
@@ -189,18 +191,12 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         values["other tools"] = f"{'; '.join(others)}. Nothing is written before ebb adopt {table.name}"
     if table.not_writable:
         values["features"] = table.not_writable
+    values |= backup_texts(table)
+    if copy := table.unconfirmed:
+        values["restored"] = error_text(copy)
     if table.uncounted_files:
         values["not counted"] = "; ".join(table.uncounted_files)
     return [*render.pairs(values), "", *render.heat_map(table, measure)]
-
-
-def _live(table: Status) -> str:
-    files = f"in {render.counted(table.files, 'file')}, {render.bytes_text(table.bytes)}"
-    if table.live_records is None:
-        return f"not known {files}"
-    hidden = table.stored_records - table.live_records
-    more = f"; {render.counted(hidden, 'expired one')} hidden" if hidden else ""
-    return f"{render.counted(table.live_records, 'record')} {files}{more}"
 
 
 def history(
@@ -336,8 +332,8 @@ def quarantine(
         if json:
             render.json_object({**asdict(done), "dry_run": dry_run})
         else:
-            count = render.counted(done.cleared, "record") + " would be" * dry_run
-            render.lines([f"{count} removed from the quarantine of {name}"])
+            cleared = render.counted(done.cleared, "record") + " would be" * dry_run
+            render.lines([f"{cleared} removed from the quarantine of {name}"])
         return
     refused = table.quarantine(reason)
     records, count = refused.records[:limit], len(refused.records)

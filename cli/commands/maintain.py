@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ebb.cli.interrupts import guarded
-from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, Yes, state
+from ebb.cli.options import Conf, DryRun, Json, Master, Name, Wait, state
 from ebb.cli.output import render
 
 if TYPE_CHECKING:
@@ -44,10 +44,15 @@ def _rewritten(done: Upkeep, *, dry_run: bool) -> str:
 
 def _erased(done: Erasure, *, dry_run: bool) -> str:
     erased = f"{render.counted(done.files_erased, 'file')} {'would be erased' if dry_run else 'erased'}"
-    return f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers"
+    text = f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers"
+    from_backups = done.backup_files_erased
+    return f"{text}; {render.counted(from_backups, 'file')} erased from backups" if from_backups else text
 
 
 def _adopted(done: Adoption, *, dry_run: bool) -> str:
+    if not done.commits and done.restored_version is not None:
+        goes = "would go" if dry_run else "goes"
+        return f"it {goes} on in place of the table that version {done.restored_version} of the backup was made of"
     if not done.commits and done.confirmed is None:
         return "nothing to adopt: every commit is Ebb's own"
     what = ", ".join(f"{commit.operation} in version {commit.version}" for commit in done.commits)
@@ -64,14 +69,22 @@ def _adopted(done: Adoption, *, dry_run: bool) -> str:
 
 
 def adopt(
-    ctx: typer.Context, name: Name, yes: Yes = False, wait: Wait = None, dry_run: DryRun = False, json: Json = False,
-    master: Master = None, conf: Conf = None,
-) -> None:  # fmt: skip
-    """Accept what another tool did to a table, once it is checked and counted; until then nothing is written.
+    ctx: typer.Context,
+    name: Name,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Accept also a log that lacks commits, or that nothing vouches for.")
+    ] = False,
+    wait: Wait = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Accept what another tool did to a table, or that a restored one goes on; until then nothing is written.
 
     Every live file must be there, and every record that another tool wrote must have its key, its times and the right
     slots and cell. Files that Ebb did not write are written again. What does not fit is refused: restore the table then.
-    With --yes also a log that lacks commits, or of which nothing tells whether it does: the clock does not go back.
+    A log that was rolled back is accepted with --yes: the clock does not go back, and followers start again.
     """
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
@@ -110,4 +123,4 @@ def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = F
     table = state(ctx).open().table(name)
     with guarded(table):
         done = table.erase(wait=wait, dry_run=dry_run)
-    _show(name, done, _erased(done, dry_run=dry_run), json=json, dry_run=dry_run)
+    _show(name, done, _erased(done, dry_run=dry_run), warnings=done.warnings, json=json, dry_run=dry_run)

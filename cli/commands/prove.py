@@ -145,8 +145,8 @@ def _verified_lines(found: Verified, file: Path) -> list[str]:
     if found.compared_lines is None:
         return [*text, "  its table is not here: the journal and the log were not compared; try --warehouse"]
     text.append(
-        f"  the journal has {render.counted(found.compared_lines, 'of its line')}, "
-        f"the log {render.counted(found.compared_entries or 0, 'of their entrie')}: all agree"
+        f"  the journal has {found.compared_lines:,} of its lines, "
+        f"the log {found.compared_entries or 0:,} of their entries: all agree"
     )
     if found.dropped_lines:
         text.append(f"  {render.counted(found.dropped_lines, 'line')} left the journal when their retention was over")

@@ -59,7 +59,7 @@ _TABLES: dict[str, tuple[str, str, tuple[tuple[str, str, bool], ...]]] = {
         "Nobody amended, forgot, held or released records.",
         (
             ("committed", "when", False), ("version", "version", True), ("op", "what", False), ("by", "by", False),
-            ("case", "case", False), ("records", "records", True), ("to", "expire at", False), ("erase_by", "erase by", False),
+            ("case", "case", False), ("records", "records", True), ("copies", "copies", True), ("to", "expire at", False), ("erase_by", "erase by", False),
             ("erased", "erased", False), ("kept", "in time", False), ("asked", "hash of what was asked", False),
         ),
     ),
@@ -111,7 +111,7 @@ def _verdict(report: Evidence) -> tuple[str, str]:
 def _facts(report: Evidence) -> dict[str, str]:
     """Return the report in short."""
     found, about = report.findings, report.about
-    since, until = about["from"] or "the first tick", about["to"] or "now"
+    since, until = f"after {about['from']}" if about["from"] else "from the first tick", about["to"] or "now"
     longest = "nothing expired was on disk"
     if found.longest is not None:
         where = (
@@ -120,7 +120,7 @@ def _facts(report: Evidence) -> dict[str, str]:
         longest = f"{found.longest} after its expiry, {where}"
     return {
         "table": f"{about['table']} (id {about['table_id']})",
-        "period": f"after {since}, up to {until}; clock {about['clock'] or 'not set'}, version {about['version']}",
+        "period": f"{since}, up to {until}; clock {about['clock'] or 'not set'}, version {about['version']}",
         "made": f"{about['made']} by Ebb {about['ebb']}",
         "declared": f"bound {about['deletion_bound']}, tick {about['tick']}, span {about['span']}, grace period {about['grace_period']}, strategy {about['strategy']}",
         "expired": f"{render.counted(found.expired, 'record')} in {render.counted(len(found.ticks), 'commit')}",

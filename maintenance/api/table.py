@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
 from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
-from ebb.maintenance.adopt import Adoption, adopt
 from ebb.maintenance.api.records import RecordChanges
+from ebb.maintenance.api.soundness import Soundness
 from ebb.maintenance.declare import Description, described
 from ebb.maintenance.define import Altered, alter
 from ebb.maintenance.inspect.explain import Explanation, explain
@@ -35,10 +36,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ebb.maintenance.inspect.check import Checked
+    from ebb.maintenance.backup import Backup
     from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
-    from ebb.maintenance.repair import Repaired
     from ebb.warehouse.parquet.sizes import ReadSizes
     from ebb.warehouse.read.changes import Changes
     from ebb.warehouse.read.finder import Finder
@@ -54,7 +54,7 @@ __all__ = ["OpenTable"]
 _LOOK_SECONDS = 0.5  # between two looks at the log of a table that is followed
 
 
-class OpenTable(RecordChanges):
+class OpenTable(RecordChanges, Soundness):
     """One table of a warehouse.
 
     >>> import ebb, pyarrow, tempfile
@@ -296,15 +296,6 @@ class OpenTable(RecordChanges):
         """Return where the table stands: clock, size, cells, deletion bound, last update."""
         return status(self.table.snapshot(), self.warehouse.now())
 
-    def check(self, *, deep: bool = False, progress: Callable[[str], None] = lambda _: None) -> Checked:
-        """Derive everything that is promised of what is on disk from disk alone, and tell what does not hold.
-
-        Changes nothing and waits for nobody. ``deep``: every byte and every record, in the time of a few scans.
-        """
-        from ebb.maintenance.inspect.check import check
-
-        return check(self.table, self.warehouse.now(), deep=deep, progress=progress)
-
     def findings(self, limits: Limits | None = None) -> tuple[WarehouseError, ...]:
         """Return what somebody has to look after now, or soon, as limits say; nobody raises them."""
         return watch(self.status(), Limits() if limits is None else limits)
@@ -379,26 +370,6 @@ class OpenTable(RecordChanges):
         """Remove refused records: all, or those whose reason holds a text."""
         return clear(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), reason=reason)
 
-    def adopt(
-        self,
-        *,
-        yes: bool = False,
-        wait: Wait = None,
-        dry_run: bool = False,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> Adoption:
-        """Make what other tools did to the table part of it: checked, counted anew, recorded in one commit.
-
-        ``yes``: go on also without commits that the log lacks, or without knowing whether it lacks any.
-        """
-        return adopt(self.table, self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress), yes=yes)
-
-    def repair(self, *, confirm_restore: bool = False, wait: Wait = None, dry_run: bool = False) -> Repaired:
-        """Put in order what a check finds and what needs no guess; ``confirm_restore``: the log is whole as it is."""
-        from ebb.maintenance.repair import repair
-
-        return repair(self.table, self.warehouse.context(wait=wait, dry_run=dry_run), confirm_restore=confirm_restore)
-
     def seal(self, *, wait: Wait = None, dry_run: bool = False) -> Upkeep:
         """Merge the runs of completed groups."""
         with self.table.lock(wait=read_seconds(wait)):
@@ -415,3 +386,28 @@ class OpenTable(RecordChanges):
             done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
             lock.is_in_order = lock.is_in_order or not dry_run
         return done
+
+    def backup(
+        self,
+        folder: str | Path,
+        *,
+        verify: bool = False,
+        wait: Wait = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Backup:
+        """Copy the newest version into ``folder/NAME``, what is new of it; from then on Ebb looks after the backup.
+
+        Records that expire leave it with the updates of the table. ``verify``: read all of it back, and make damaged
+        copies anew.
+        """
+        from ebb.maintenance.backup import backup
+
+        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
+        return backup(self.table, folder, context, verify=verify)
+
+    def stop_managing(self, folder: str | Path, *, wait: Wait = None) -> bool:
+        """Look after the backup in ``folder/NAME`` no more; returns whether the table knew it.  What is there stays."""
+        from ebb.maintenance.backup import stop_managing
+
+        return stop_managing(self.table, folder, wait=read_seconds(wait))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ebb.maintenance.inspect.metrics import Metric
     from ebb.maintenance.inspect.status import Status
     from ebb.maintenance.landing.run import Outcome
+    from ebb.maintenance.restore import Restoration
     from ebb.maintenance.schedule import Round
     from ebb.warehouse.read.window import Window
     from ebb.warehouse.sql.duckdb import DuckSession
@@ -175,6 +176,27 @@ class Warehouse:
     def drop(self, name: str, *, dry_run: bool = False) -> Dropped:
         """Delete a table and its quarantine, and return what was in it."""
         return drop(self._find(name), dry_run=dry_run)
+
+    def restore(
+        self,
+        folder: str | Path,
+        name: str,
+        *,
+        new_name: str | None = None,
+        at: Time | None = None,
+        dry_run: bool = False,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> Restoration:
+        """Bring a table back from its backup in ``folder/NAME``, without what has expired by now.
+
+        Under its own name, nothing is written to it before :meth:`OpenTable.adopt`; under ``new_name`` it is a table of
+        its own. ``at``: leave out what has expired at this later moment; for integer times, the clock of the backup
+        unless it is given. A dry run checks every byte of the backup.
+        """
+        from ebb.maintenance.restore import restore
+
+        context = self.context(dry_run=dry_run, progress=progress)
+        return restore(self.root, folder, name, context, new_name=new_name, at=at)
 
     def sql(
         self,

@@ -186,6 +186,9 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
         severity = Severity.WARNING if is_lost else Severity.DAMAGE
         error = snapshot.unsettled
         yield Finding(code=code, severity=severity, where=where, fact=error.facts, step=error.next_step)
+    if log.head.head and not log.head.is_whole:
+        fact = "one of its two places is damaged: the next commit writes it anew"
+        yield _found("head-place", f"{HIDDEN}/{HEAD}", fact, "repair the table", Severity.WARNING)
     for commit in snapshot.foreign:
         fact = f"{commit.operation} of another tool added {commit.files_added} files and removed {commit.files_removed}"
         yield _found(
@@ -193,7 +196,7 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
         )
     head = log.head.head
     newest = next((entry for entry in reversed(log.entries) if head and entry.version == head.version), None)
-    if head and newest and snapshot.unsettled is None and newest.clock != head.clock:
+    if head and newest and newest.ebb and snapshot.unsettled is None and newest.clock != head.clock:
         fact = f"says clock {head.clock}, and its commit {newest.clock}"
         yield _found("clock", f"{HIDDEN}/{HEAD}", fact, "restore the log from a backup")
     if snapshot.unsettled is None and not snapshot.foreign:
@@ -227,10 +230,9 @@ def _quarantine(snapshot: Snapshot, log: LogFacts, *, deep: bool) -> Iterator[Fi
     except CorruptionError as error:
         yield _found("quarantine", f"{snapshot.table.name}.quarantine", error.facts, error.next_step)
         return
-    for error in wrong:
-        yield _found(
-            "quarantine", f"{snapshot.table.name}.quarantine/{error.args[1]}", str(error.args[0]), error.next_step
-        )
+    for one in wrong:
+        where = f"{snapshot.table.name}.quarantine/{one.args[1]}"
+        yield _found("quarantine", where, str(one.args[0]), one.next_step)
     if clock is not None and not wrong:
         kept_after = snapshot.spec.quarantined_until(clock)
         yield from quarantine_findings(counts, log.entries, clock=clock, kept_after=kept_after, is_cleared=is_cleared)

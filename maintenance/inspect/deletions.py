@@ -114,10 +114,11 @@ class Request:
     committed: str
     by: str | None  # who asked
     case: str | None
-    records: int | None
+    records: int | None  # live ones
+    copies: int  # a forget: records that had expired or were refused, and landed files, which went too
     asked: str | None  # a salted hash of what was asked; never keys or conditions
     to: str | None  # an amendment: when the records expire now
-    erase_by: str | None  # a forget: when the bytes must be gone
+    erase_by: str | None  # a forget: when the bytes must be gone, if there were any in the table's files
     erased_by: int | None
     erased: str | None
     kept: bool | None  # a forget: whether they were gone by then; null for others, and if it is not decided yet

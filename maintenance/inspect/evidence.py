@@ -32,6 +32,7 @@ from ebb.maintenance.values import age_text
 __all__ = ["derive", "needed", "shown_ms"]
 
 _REQUESTS = ("amend", "forget", "hold", "release")
+_COPIES = ("expired_records", "removed_records", "quarantined_records", "landed_files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,13 @@ class _Work:
         return self.time.kind.from_micros((line.facts["ms"] if ms is None else ms) * 1000)
 
     def gone(self, eraser: Line) -> int:
+        """Return when files were gone: for integers the clock was about to move when they were erased."""
+        if not self.has_wall:
+            return self._end(self.gone_slot(eraser))
         return self.moment(eraser, eraser.facts.get("erased_ms"))
+
+    def gone_slot(self, eraser: Line) -> int:
+        return (self.slots[eraser.version or 0] or 0) - max(0, eraser.facts.get("ticks", 1) - 1)
 
     def bound_at(self, line: Line | None) -> int:
         """Return the deletion bound in force when a commit was made; now without one."""
@@ -132,14 +139,16 @@ def derive(lines: Sequence[Line], given: Given) -> Findings:
     """Return what follows from lines of a journal about the period of a report."""
     work = _Work(lines, given)
     ticks = _ticks(work)
-    named = {version for tick in ticks for version in tick.removed_by}
-    chosen = [r for r in work.removals if r.line.version in named or given.covers(work.slots[r.line.version or 0])]
-    removals = tuple(_removed(work, removal) for removal in chosen)
-    requests = tuple(
-        _request(work, line)
+    asked = [
+        line
         for line in work.commits
         if line.facts.get("op") in _REQUESTS and given.covers(work.slots[line.version or 0])
-    )
+    ]
+    named: set[int | None] = {version for tick in ticks for version in tick.removed_by}
+    named.update(last.version for line in asked if (last := _forgotten_in(work, line)) is not None)
+    chosen = [r for r in work.removals if r.line.version in named or given.covers(work.slots[r.line.version or 0])]
+    removals = tuple(_removed(work, removal) for removal in chosen)
+    requests = tuple(_request(work, line) for line in asked)
     missing, foreign = _missing(work), _foreign(work)
     delays = [(_delay(work, removal), removal.line.version) for removal in chosen if removal.is_known]
     first, last = given.period
@@ -261,18 +270,28 @@ def _removed(work: _Work, removal: _Removal) -> RemovedFiles:
     )
 
 
+def _forgotten_in(work: _Work, line: Line) -> Line | None:
+    """Return the last commit that removed files in which a forgotten record may be: that of the forget, or one before it."""
+    if line.facts.get("op") != "forget" or not {"erase_by_ms", "erase_by_slot"} & line.facts.keys():
+        return None  # or there were copies only, which went before the commit
+    return next((r.line for r in reversed(work.removals) if (r.line.version or 0) <= (line.version or 0)), None)
+
+
 def _request(work: _Work, line: Line) -> Request:
     facts = line.facts
-    eraser = work.eraser_of(line) if "removed" in facts else None
-    deadline = facts.get("erase_by_ms")
+    last, is_forget = _forgotten_in(work, line), facts["op"] == "forget"
+    eraser = None if last is None else work.eraser_of(last)
+    by, by_slot = facts.get("erase_by_ms"), facts.get("erase_by_slot")
     kept: bool | None = None
-    if facts["op"] == "forget" and deadline is not None:
-        if eraser is not None:
-            kept = eraser.facts.get("erased_ms", eraser.facts["ms"]) <= deadline
-        elif "removed" not in facts:
-            kept = True  # no data file held any
-        elif work.given.made_ms > deadline:
-            kept = False
+    if is_forget and last is None:
+        kept = True
+    elif is_forget and eraser is not None:
+        is_early = by is None or eraser.facts.get("erased_ms", eraser.facts["ms"]) <= by
+        kept = is_early and (by_slot is None or work.gone_slot(eraser) <= by_slot)
+    elif is_forget and (
+        (by or work.given.made_ms) < work.given.made_ms or (by_slot is not None and (work.given.clock or 0) > by_slot)
+    ):
+        kept = False
     to_slot = facts.get("to_slot")
     return Request(
         version=line.version or 0,
@@ -281,9 +300,10 @@ def _request(work: _Work, line: Line) -> Request:
         by=facts.get("by"),
         case=facts.get("case"),
         records=facts.get("records"),
+        copies=sum(facts.get(name, 0) for name in _COPIES),
         asked=facts.get("asked"),
         to=None if to_slot is None else work.time.show_slot(to_slot),
-        erase_by=None if deadline is None else shown_ms(deadline),
+        erase_by=shown_ms(by) if by is not None else None if by_slot is None else work.time.show_slot(by_slot),
         erased_by=None if eraser is None else eraser.version,
         erased=None if eraser is None else _shown(work, eraser),
         kept=kept,
@@ -359,7 +379,7 @@ def shown_ms(ms: int) -> str:
 
 def _shown(work: _Work, eraser: Line) -> str:
     if not work.has_wall:
-        return work.time.show_slot(work.slots[eraser.version or 0] or 0)
+        return work.time.show_slot(work.gone_slot(eraser))
     return shown_ms(eraser.facts.get("erased_ms", eraser.facts["ms"]))
 
 

@@ -35,7 +35,7 @@ __all__ = [
 _BACKUP = "restore it from a backup"
 _LOG_BACKUP = "restore the log from a backup"
 _REPAIR = "repair the table"
-REPAIRABLE = frozenset({"side-file", "key-ranges", "stray-file", "checkpoint"})  # without a guess
+REPAIRABLE = frozenset({"side-file", "key-ranges", "stray-file", "checkpoint", "head-place"})  # without a guess
 _SAME_LIVE = {"create", "alter", "retire", "seal", "purge", "erase", "repair"}  # commits that change no count
 
 
@@ -101,9 +101,12 @@ def history_findings(entries: Sequence[EntryFacts]) -> Iterator[Finding]:
             fact = f"is not the entry that version {entry.version} followed"
             yield _damage("log-entry", f"{LOG}/{before.name}", fact, _LOG_BACKUP)
         if "ledger" in entry.ebb:
-            yield from _commit_findings(entry, clock, live, is_first=before is None)
-            clock = entry.ebb["ledger"]["clock"]
-            live = _live_after(entry, live)
+            try:
+                yield from _commit_findings(entry, clock, live, is_first=before is None)
+                clock, live = entry.ebb["ledger"]["clock"], _live_after(entry, live)
+            except (KeyError, TypeError, ValueError):
+                yield _damage("log-entry", f"{LOG}/{entry.name}", "says of itself what nobody understands", _LOG_BACKUP)
+                clock = live = None
         before = entry
 
 
@@ -240,9 +243,11 @@ def quarantine_findings(
     step = "restore the quarantine from a backup; the records of the table itself are not concerned"
     for entry in entries:
         slot = entry.ebb.get("slot")
-        if entry.ebb.get("op") not in ("load", "update") or slot is None or not kept_after < slot <= clock:
+        if entry.ebb.get("op") not in ("load", "update") or not isinstance(slot, int):
             continue
-        refused, there = entry.ebb["quarantined"], found.get(slot, 0)
+        if not kept_after < slot <= clock:
+            continue
+        refused, there = entry.ebb.get("quarantined", 0), found.get(slot, 0)
         if there > refused or (there < refused and not is_cleared):
             fact = f"holds {there:,} records of slot {slot}, and its update refused {refused:,}"
             yield _damage("quarantine", "the quarantine", fact, step)

@@ -1,4 +1,4 @@
-"""Where tables stand, as numbers for monitoring: the facts of ``ebb status``, one gauge each.
+"""Where tables stand, as numbers for monitoring: the facts of a status, one gauge each.
 
 A table that cannot be read is a number too, and never hides the others.
 """
@@ -49,7 +49,7 @@ def _missed_at(table: Status) -> float | None:
 # Name, what it tells, and how it is taken from a status: None leaves it out for that table.
 _GAUGES: tuple[tuple[str, str, Callable[[Status], float | None]], ...] = (
     ("ebb_table_writable", "Whether Ebb may write to the table: 0 after a commit of another tool, or with features of a newer Ebb.", lambda t: not t.foreign_commits and t.not_writable is None),
-    ("ebb_findings", "What ebb status --check finds with its usual limits.", lambda t: len(watch(t, Limits()))),
+    ("ebb_findings", "How many findings somebody has to look after, with the usual limits.", lambda t: len(watch(t, Limits()))),
     ("ebb_version", "The newest version of the table.", lambda t: t.version),
     ("ebb_clock_slot", "The slot that the table was updated to.", lambda t: t.clock),
     ("ebb_clock_timestamp_seconds", "The time that the table was updated to.", _clock_time),
@@ -78,8 +78,8 @@ _GAUGES: tuple[tuple[str, str, Callable[[Status], float | None]], ...] = (
     ("ebb_last_update_expired_records", "Records that expired with the last update.", lambda t: None if t.last_update is None else t.last_update.expired),
     ("ebb_evidence_behind_commits", "Commits that are in the log and not in the evidence journal yet.", lambda t: t.evidence_behind),
     ("ebb_evidence_lost_commits", "Commits that are in neither.", lambda t: t.evidence_lost),
-    ("ebb_checked_timestamp_seconds", "When ebb check last looked at the table.", lambda t: _at(t.checked)),
-    ("ebb_check_failed", "Whether it found anything then.", lambda t: None if t.checked is None else t.check_failed),
+    ("ebb_checked_timestamp_seconds", "When the table was checked last.", lambda t: _at(t.checked)),
+    ("ebb_check_failed", "Whether that found anything.", lambda t: None if t.checked is None else t.check_failed),
 )  # fmt: skip
 
 
@@ -89,13 +89,13 @@ def metrics(tables: Sequence[tuple[str, Callable[[], Status]]], now: datetime) -
     for name, status in tables:
         try:
             found[name] = status()
-        except WarehouseError:  # it is told as a number; ebb status tells the reason
+        except WarehouseError:  # it is told as a number; the status tells the reason
             found[name] = None
     readable = tuple((name, float(status is not None)) for name, status in found.items())
     known = [(name, status) for name, status in found.items() if status is not None]
     gauges = [
         Metric("ebb_scrape_timestamp_seconds", "When these numbers were taken.", ((None, round(now.timestamp(), 3)),)),
-        Metric(_READABLE, "Whether the table can be read; ebb status tells why not.", readable),
+        Metric(_READABLE, "Whether the table can be read; its status tells why not.", readable),
     ]
     for name, help, value_of in _GAUGES:
         samples = tuple((table, float(value)) for table, t in known if (value := value_of(t)) is not None)

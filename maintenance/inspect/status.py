@@ -13,11 +13,13 @@ from datetime import datetime
 from itertools import chain, islice
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import WarehouseError
+from ebb.index.errors import RestoredError, WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
 from ebb.index.head import lost
+from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
+from ebb.maintenance.inspect.backups import BackupStatus, backups
 from ebb.maintenance.inspect.exposure import exposure, missed_at, pace_of
 from ebb.maintenance.inspect.history import Commit, commits
 from ebb.maintenance.landing_place import kept_files
@@ -83,6 +85,15 @@ class Status(Description):
     checked_seconds_ago: float | None
     check_failed: bool  # whether it found anything then
     head_problem: str | None = None  # why nothing tells whether the log is whole
+    backups: tuple[BackupStatus, ...] = ()  # those that Ebb looks after
+    restored_version: int | None = (
+        None  # of the backup it was restored from, as long as nobody has said that it goes on
+    )
+
+    @property
+    def unconfirmed(self) -> RestoredError | None:
+        """Return what a writer is told if the table is a copy and nobody has said that it goes on."""
+        return None if self.restored_version is None else RestoredError(self.name, self.restored_version)
 
     @property
     def findings(self) -> tuple[WarehouseError, ...]:
@@ -100,6 +111,9 @@ class Status(Description):
             found.append(WarehouseError(self.not_writable))
         if self.head_problem is not None:
             found.append(lost(self.name, self.head_problem))
+        if copy := self.unconfirmed:
+            found.append(copy)
+        found += [backup.finding(self.name) for backup in self.backups if backup.overdue is not None]
         return tuple(found)
 
 
@@ -110,7 +124,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     files, live_records, uncounted = _counted(snapshot)
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
-    refused = spec.writer_refusal()
+    refused, copied = spec.writer_refusal(), spec.copied
     pace = pace_of(snapshot, now)
     missed = None if pace is None else missed_at(pace, files, snapshot.removals())
     latest = list(islice(commits(snapshot), _RECENT))
@@ -149,10 +163,12 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         recent_quarantined=sum(commit.quarantined or 0 for commit in latest),
         evidence_behind=None if behind is None else behind.commits,
         evidence_lost=None if behind is None else behind.lost,
-        checked=None if check is None else check.time.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        checked_seconds_ago=None if check is None else (now - check.time).total_seconds(),
-        check_failed=check is not None and not check.is_fine,
+        checked=None if check is None else TimeKind.TIMESTAMP.show_time(check.checked_ms // 1000 * 1_000_000),
+        checked_seconds_ago=None if check is None else round(now.timestamp() - check.checked_ms / 1000, 3),
+        check_failed=check is not None and check.damages > 0,
         head_problem=None if snapshot.unsettled is None else snapshot.unsettled.args[1],
+        backups=backups(snapshot, now),
+        restored_version=None if copied is None or copied.is_confirmed else copied.version,
     )
 
 

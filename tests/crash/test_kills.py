@@ -156,6 +156,8 @@ def test_a_killed_update_is_applied_whole_or_not_at_all(strategy: str, tmp_path:
         assert worker.heard("ACK", "FAILED") == f"ACK {slot} {'already' if clock == slot else 'applied'}"
         assert story.clock() == slot
         assert not story.strays()
+        checked = story.open().check(deep=True)
+        assert [str(found) for found in checked.findings if found.code != "bound"] == []
         clock = slot
         worker.lines.clear()
 

@@ -35,7 +35,7 @@ REASONS = {
     errno.EIO: "the disk reports an error; ",
 }
 READERS = {"changes", "scan", "scan where", "scan latest", "probe", "sql"}
-WRITERS = {"update", "seal", "purge", "erase", "drop"}
+WRITERS = {"update", "seal", "purge", "erase", "backup", "drop"}
 FILES: dict[str, str] = {
     "newest entry": "t/_delta_log/*3.json",
     "an entry": "t/_delta_log/*2.json",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Refused", "RefusedFile", "checkpoint_quarantine", "clear_refused", "commit_refused", "count_refused", "expire_refused", "look_at_refused", "part_refused",
-    "read_refused", "write_refused",
+    "read_refused", "refused_files", "restore_refused", "was_left_by_restore", "write_refused",
 ]  # fmt: skip
 
 _RESTORE = "restore it from a backup; the records of the table itself are not concerned"
@@ -164,6 +164,29 @@ def commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int 
         actions = [*adds, *(_removal(*f, now_ms) for f in stale)]
         _append(table, delta.version() + 1, actions, op="update", now_ms=now_ms)
         _unlink(table, [f[0] for f in stale])
+
+
+def refused_files(table: Table, through: int) -> list[tuple[str, int, int]]:
+    """Return path, slot and size of the files of what was refused at or before a slot."""
+    delta = _open(table)
+    return [] if delta is None else [file for file in _live(delta) if file[1] <= through]
+
+
+def restore_refused(table: Table, files: Sequence[tuple[str, int, int]], now_ms: int) -> None:
+    """Make a quarantine of files that lie in its folder already."""
+    _create(table, now_ms)
+    adds = [
+        add_action(path, size, {"_slot": str(slot)}, now_ms, data_change=True, statistics="{}")
+        for path, slot, size in files
+    ]
+    _append(table, 1, adds, op="restore", now_ms=now_ms)
+
+
+def was_left_by_restore(table: Table) -> bool:
+    """Whether there is a quarantine as a restore makes it, and nothing was done to it since."""
+    log = table.quarantine / LOG
+    first = LogEntry.read(log, 1)
+    return first is not None and first.ebb.get("op") == "restore" and LogEntry.read(log, 2) is None
 
 
 def expire_refused(table: Table, *, through: int, now_ms: int) -> int:

@@ -9,6 +9,7 @@ written again: statistics decide how much is held at a time, not what is kept.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,7 +89,7 @@ def _merged(
 ) -> Iterator[pa.Table]:
     """Yield what is taken of blocks as tables that follow each other in order."""
     paths = {block.path for block in blocks}
-    is_in_order = len(paths) == 1 and all(sources[path].is_ours for path in paths)  # another tool's need not be
+    is_in_order = len(paths) == 1 and all(sources[path].is_ours for path in paths) and _follow_each_other(blocks)
     order = () if is_in_order else (*layout.key, EXPIRES_SLOT)
 
     def read(stripe: Sequence[Block]) -> Iterator[pa.Table]:
@@ -102,6 +103,12 @@ def _merged(
 
     size = layout.sizes.stripe_bytes
     return in_key_order(stripes(blocks, size, size), read, layout.key, order)
+
+
+def _follow_each_other(blocks: Sequence[Block]) -> bool:
+    """Whether blocks lie one after the other: row groups that were copied with one and the same key need not."""
+    # A stop is the code of the last record with a byte 0 after it.
+    return all(one.stop is not None and one.stop <= after.start + b"\x00" for one, after in itertools.pairwise(blocks))
 
 
 def _taken(table: pa.Table, task: Rewrite, path: str, row_groups: Sequence[tuple[int, int]]) -> pa.Table:

@@ -26,6 +26,7 @@ from ebb.warehouse.store.paths import doomed_folder, side_file, unfinished_file
 __all__ = [
     "absolute",
     "append_line",
+    "copy_file",
     "create",
     "files_below",
     "fill",
@@ -42,6 +43,7 @@ __all__ = [
     "new_file",
     "open_text",
     "opened_file",
+    "overwrite",
     "read_at",
     "read_file",
     "refuse_links",
@@ -57,6 +59,7 @@ __all__ = [
     "write_new",
 ]
 
+_COPY_BYTES = 4 * 1024 * 1024  # at a time
 _MOST_PARTS = 512  # of one call to write: the operating system takes 1024
 
 
@@ -188,6 +191,15 @@ def create(path: Path, data: bytes, *, unfinished: Path, disk: Disk) -> None:
                 unfinished.unlink(missing_ok=True)
 
 
+def overwrite(path: Path, data: bytes, offset: int) -> None:
+    """Write over some bytes of a file where they are; who reads meanwhile, or after a crash, may see half of them."""
+    opened = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        os.pwrite(opened, data, offset)
+    finally:
+        os.close(opened)
+
+
 def replace_file(path: Path, data: bytes, disk: Disk) -> None:
     """Give a small file other content, in one step: whoever reads it sees all of the one or all of the other.
 
@@ -204,6 +216,13 @@ def replace_file(path: Path, data: bytes, disk: Disk) -> None:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file; what stands at its new place is replaced, and what was copied of it stays if this fails."""
+    read = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(read, "rb", buffering=0) as opened, open(new_file(target, is_new=False), "wb", buffering=0) as copy:
+        shutil.copyfileobj(opened, copy, _COPY_BYTES)
 
 
 def remove_file(path: str | Path) -> None:

@@ -139,5 +139,5 @@ def _holder(handle: int) -> str:
     try:
         card = json.loads(os.pread(handle, 4096, 0))
         return f"process {card['pid']} on {card['host']} ({card['command']}) since {card['since']}"
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "another process"

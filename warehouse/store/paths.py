@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from ebb.index.errors import CorruptionError
 from ebb.index.grid import Cell
 
 __all__ = [
+    "BACKUPS",
     "CHECKED",
     "CHECKPOINTING",
     "EVIDENCE",
@@ -25,6 +27,8 @@ __all__ = [
     "LAST_CHECKPOINT",
     "LOCK",
     "LOG",
+    "MANIFEST",
+    "PLACE_LOCK",
     "QUARANTINE_SUFFIX",
     "RANGES",
     "REFUSED",
@@ -32,7 +36,9 @@ __all__ = [
     "STATES",
     "UNFINISHED_COMMITS",
     "UNSYNCED",
+    "backup_record",
     "cell_folder",
+    "copied_name",
     "doomed_folder",
     "dropped_name",
     "entry_name",
@@ -44,6 +50,7 @@ __all__ = [
     "is_inside",
     "is_ranges",
     "is_segment",
+    "is_unfinished",
     "journal_lines",
     "journal_segment",
     "new_data_file",
@@ -75,6 +82,9 @@ CHECKPOINTING = "checkpoint"  # the folder in which a checkpoint is made, below 
 UNSYNCED = "unsynced"  # below the hidden one: somebody wrote who did not wait for the disk
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
+BACKUPS = "backups"  # the folder of what a table remembers of its backups, below the hidden one
+MANIFEST = "manifest"  # in the folder of a backup
+PLACE_LOCK = "lock"  # there too
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file
 QUARANTINE_SUFFIX = ".quarantine"  # no table can have such a name
 REFUSED = "refused"  # refused records on their way to the quarantine, below a staging folder
@@ -116,6 +126,20 @@ def entry_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def copied_name(table: str) -> str:
+    """Return the name of the folder that a table's files have in a backup; no table can have it.
+
+    >>> copied_name("flights")
+    'flights.backup'
+    """
+    return f"{table}.backup"
+
+
+def backup_record(place: str) -> str:
+    """Return the name of what a table remembers of the backup at a place."""
+    return hashlib.blake2b(place.encode(), digest_size=8).hexdigest()
+
+
 def unfinished_commit(id: str) -> str:
     """Return the name under which a log entry is written before it gets its own."""
     return UNFINISHED_COMMITS.replace("*", id)
@@ -124,6 +148,15 @@ def unfinished_commit(id: str) -> str:
 def unfinished_file(name: str) -> str:
     """Return a new name under which a file is written before it takes the place of another one."""
     return f"{name}-{_id()}.tmp"
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a file is being written, or was left behind by somebody who was killed while writing it.
+
+    >>> is_unfinished(unfinished_file("manifest")), is_unfinished("manifest")
+    (True, False)
+    """
+    return name.endswith(".tmp")
 
 
 def state_name(version: int) -> str:

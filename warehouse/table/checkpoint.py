@@ -24,10 +24,9 @@ from ebb.warehouse.store.paths import LAST_CHECKPOINT, LOG
 from ebb.warehouse.table.log import LogEntry
 
 __all__ = [
-    "CHECKPOINT_INTERVAL", "checkpoint_if_due", "clean_log", "first_kept", "remove_checkpoint", "superseded",
+    "CHECKPOINT_INTERVAL", "checkpoint_if_due", "clean_log", "first_kept", "log_until", "remove_checkpoint", "superseded",
     "write_checkpoint",
 ]  # fmt: skip
-
 
 CHECKPOINT_INTERVAL = 50  # commits; opening a table reads the entries since the last checkpoint
 _VERSION = re.compile(r"([0-9]{20})\.(json|checkpoint)")
@@ -162,3 +161,15 @@ def superseded(names: Iterable[str], keep_from: int) -> list[str]:
     checkpoints = [version for name, version in versions.items() if ".checkpoint" in name and version <= keep_from]
     start = max(checkpoints, default=0)
     return sorted(name for name, version in versions.items() if version < start)
+
+
+def log_until(names: Iterable[str], version: int) -> list[str]:
+    """Return the files of a log that tell of a version and the commits before it: entries, and the newest checkpoint.
+
+    >>> log = [f"{v:020}.json" for v in range(3, 8)] + [f"{v:020}.checkpoint.parquet" for v in (2, 5, 7)]
+    >>> [name[18:] for name in log_until(log, 6)]
+    ['03.json', '04.json', '05.checkpoint.parquet', '05.json', '06.json']
+    """
+    versions = {name: int(match[1]) for name in names if (match := _VERSION.match(name)) and int(match[1]) <= version}
+    newest = max((found for name, found in versions.items() if ".checkpoint" in name), default=None)
+    return sorted(name for name, found in versions.items() if ".checkpoint" not in name or found == newest)

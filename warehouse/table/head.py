@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ebb.index.errors import LostHeadError, RolledBackError
-from ebb.index.head import Head, lost, rolled_back
+from ebb.index.head import Head, lost, new_file, places, rolled_back
 from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, refusal
-from ebb.warehouse.store.files import read_file, replace_file
+from ebb.warehouse.store.files import overwrite, read_file, replace_file
 from ebb.warehouse.store.paths import HEAD
 from ebb.warehouse.table.log import LogEntry
 
@@ -27,28 +27,37 @@ class Known:
 
     head: Head | None
     problem: str = ""
+    next_at: int | None = None  # where the next one goes; None: in a new file
+    is_whole: bool = True
 
 
 def read_head(hidden: Path) -> Known:
     """Read the head record in the hidden folder of a table."""
     try:
-        return Known(Head.loads(read_file(f"{hidden}/{HEAD}")))
+        found = places(read_file(f"{hidden}/{HEAD}"))
     except FileNotFoundError:
         return Known(None, "is missing")
     except OSError as error:
         if refusal(error):
             raise disk_error(error, f"the head record cannot be read: {hidden}/{HEAD}") from error
         return Known(None, "is damaged")
-    except ValueError:
-        return Known(None, "is damaged")
+    problem = "" if found.head else "is damaged"
+    return Known(found.head, problem, found.next_at if found.head else None, found.is_whole)
 
 
-def write_head(hidden: Path, head: Head, disk: Disk) -> None:
-    """Put a head record in place of the one before.  Requires the writer's lock; what goes wrong comes as OSError.
+def write_head(hidden: Path, head: Head, disk: Disk, known: Known | None = None) -> Head:
+    """Write the next head record, after the one that is known; returns it.
 
-    After a power failure it may be the one before: then the log is ahead of it, as after a crash.
+    Requires the writer's lock. What goes wrong comes as OSError. Nobody waits for the disk unless the file is made: after a
+    power failure one before it may count, and the log be ahead of it as after a crash.
     """
-    replace_file(hidden / HEAD, head.dumps(), disk)
+    known = known or Known(None)
+    made = replace(head, serial=known.head.serial + 1 if known.head else 0)
+    if known.next_at is None:
+        replace_file(hidden / HEAD, new_file(made), disk)
+    else:
+        overwrite(hidden / HEAD, made.dumps(), known.next_at)
+    return made
 
 
 def head_of(entry: LogEntry, metadata: Mapping[str, Any], clock: int | None, *, oldest: int) -> Head:
@@ -65,10 +74,10 @@ def head_of(entry: LogEntry, metadata: Mapping[str, Any], clock: int | None, *, 
 
 def keep_from(hidden: Path, version: int, disk: Disk) -> None:
     """Say that the log need not have entries before a version: before they are removed.  Requires the writer's lock."""
-    known = read_head(hidden).head
-    if known is not None and version > known.oldest:
-        write_head(hidden, replace(known, oldest=version), disk)
-        disk.sync([hidden])
+    known = read_head(hidden)
+    if known.head is not None and version > known.head.oldest:
+        write_head(hidden, replace(known.head, oldest=version), disk, known)
+        disk.sync([hidden / HEAD, hidden])
 
 
 def vouched(

@@ -196,12 +196,21 @@ def _fresh(
 
 
 def _agreed(log: Path, known: Sequence[Line], newest: int) -> Line | None:
-    """Return the last line whose commit the log has as it was, or has no longer because it is old."""
+    """Return the last line whose commit the log has as it was, or has no longer because it is old.
+
+    No line vouches for the last one yet: it must say what its log entry does.
+    """
     for line in reversed(known):
-        if line.version is not None and line.version <= newest:
-            entry = entry_hash(log, line.version)
-            if entry is None or entry == line.facts.get("entry"):
-                return line
+        if line.version is None or line.version > newest:
+            continue
+        facts = _facts(log, line.version)
+        if facts is None:
+            return line
+        if facts["entry"] == line.facts.get("entry"):
+            if any(facts.get(name) != value for name, value in line.facts.items() if name != "before"):
+                where = f"its line about version {line.version} is not what the log says"
+                raise CorruptionError("the evidence journal is damaged", where, _STEP)
+            return line
     return None
 
 

@@ -51,6 +51,7 @@ _OPERATIONS = {
     "amend": "UPDATE",
     "hold": "OPTIMIZE",
     "release": "OPTIMIZE",
+    "restore": "RESTORE",
 }
 
 Action = dict[str, Any]
@@ -72,7 +73,8 @@ def _each(of: Callable[[object], object]) -> Callable[[object], object]:
 _COUNTS = (
     "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "expired", "live", "live_before",
     "repeated", "repeated_of", "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written",
-    "exposed_since", "erased_version", "erased_files", "erased_bytes", "records", "erase_by_ms", "erase_by_slot", "to_slot",
+    "exposed_since", "erased_version", "erased_files", "erased_bytes", "erased_ms", "records", "erase_by_ms", "erase_by_slot", "to_slot",
+    "restored_version",
 )  # fmt: skip
 # What each thing that a commit says must be: anybody may have written the entry.
 _KINDS: dict[str, Callable[[object], object]] = {
@@ -80,6 +82,7 @@ _KINDS: dict[str, Callable[[object], object]] = {
     "id": text,
     "op": text,
     "case": text,
+    "restored_from": text,
     "by": text,
     "asked": text,
     "removed_slots": _all(number),

@@ -6,7 +6,6 @@ Nothing here starts Spark, and nothing here imports pyarrow: an empty tick shoul
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,7 +36,6 @@ from ebb.warehouse.store.paths import (
     is_data_file,
 )
 from ebb.warehouse.table.cellfiles import added, check_generations, file_of_add, live_files, removed
-from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, metadata_of, open_delta
 from ebb.warehouse.table.foreign import (
@@ -53,13 +51,12 @@ from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
 from ebb.warehouse.table.settle import sync_foreign, take_over
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
-from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
+from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, wants_state, write_state
 
 __all__ = ["Snapshot", "Table"]
 
 _READS = 4  # tries to open a table that a writer moves on
 _MOST_BEHIND = 64  # commits that are read one by one; if there are more, the table is opened anew
-_CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,8 @@ class Table:
         """Be the one writer of the table, waiting for another at most ``wait`` seconds.
 
         Raises FeatureError if this Ebb does not know how to write to the table, and ForeignCommitError if another tool has
-        written to it, unless that is said to be fine: here, because nobody writes without the lock.
+        written to it or it is a copy that nobody has confirmed, unless that is said to be fine: here, because nobody
+        writes without the lock.
         """
         self._check_present()  # dropped meanwhile: no folder of its name may come back
         with ExitStack() as held:
@@ -284,6 +282,7 @@ class Snapshot:
             raise self.unsettled
         if self.foreign:
             raise refusal(self.table.name, self.foreign)
+        self.spec.check_confirmed()
 
     def warn_reader(self) -> None:
         """Warn a reader of a table that another tool has written to, or whose head record is lost."""
@@ -343,6 +342,7 @@ class Snapshot:
         """Commit files and what changes in the ledger against this very version; returns the table as it is then.
 
         Raises ConflictError if anybody has committed since: nothing is planned again here. See :func:`append`.
+        ``metadata``: what the table says about itself from then on.
         """
         actions = [added(file, now_ms, data_change=data_change) for file in adds]
         actions += [removed(file, now_ms, data_change=data_change) for file in removes]
@@ -360,7 +360,7 @@ class Snapshot:
             self.check_own()
         sync_foreign(self.table, self.foreign)
         id, ledger, state, disk = new_id(), self.ledger.advanced(change), self.state, self.table.disk
-        if self._wants_state(change):
+        if wants_state(state, self.version + 1, change):
             with suppress(OSError):  # without it the commit builds on the state before
                 ledger, state = write_state(
                     self.table.states, ledger, self.version + 1, self.spec.remembered_ticks, disk
@@ -387,14 +387,11 @@ class Snapshot:
         ``entry``: the log entry of this version, read if it is not given. ``is_confirmed``: somebody said that the log is
         whole as it is. What goes wrong comes as OSError or EngineError.
         """
-        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden).head or self.head
+        made, known = entry or self.table.entry(self.version), read_head(self.table.hidden)
         if made is None:
             raise FileNotFoundError(entry_name(self.version))
-        oldest = self.table.oldest_version() if is_confirmed or known is None else known.oldest
+        before = None if is_confirmed else known.head or self.head
+        oldest = before.oldest if before else self.table.oldest_version()
         head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
-        write_head(self.table.hidden, head, self.table.disk)
+        head = write_head(self.table.hidden, head, self.table.disk, known)
         return replace(self, head=head, unsettled=None)
-
-    def _wants_state(self, change: Change) -> bool:
-        since = self.version + 1 - (self.state.version if self.state else 0)
-        return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES

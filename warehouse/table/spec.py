@@ -12,12 +12,13 @@ from functools import lru_cache
 
 from ebb.index.changes import CHANGE_COLUMNS
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, time_kind
-from ebb.index.errors import CorruptionError, FeatureError, InputError, UpgradeError, UsageError
+from ebb.index.errors import CorruptionError, FeatureError, InputError, RestoredError, UpgradeError, UsageError
 from ebb.index.expression import Expression, columns_of, parse_expression
 from ebb.index.features import KNOWN, Features, Kind, names_in
 from ebb.index.grid import Axis, Grid, Ring, Shuffle
 from ebb.index.inputs import InputRules, InputSchema
 from ebb.index.ledger import check_span, remembered_ticks
+from ebb.index.manifest import Copied
 from ebb.index.policy import check_size
 from ebb.index.stored import number
 from ebb.index.strategy import Strategy, lag_ticks
@@ -29,6 +30,7 @@ __all__ = [
 
 FORMAT_VERSION = 2
 VERSION_PROPERTY = "ebb.formatVersion"  # what every table of any Ebb has
+_COPIED_PROPERTY = "ebb.restored"  # what a restored table was made from, see ``index.manifest.Copied``
 # The properties that may change in the life of a table; all others are its layout.
 ALTERABLE = {
     "ebb.deletionBound",
@@ -105,6 +107,7 @@ class TableSpec:
     kind: Kind = Kind.STREAM
     features: Features = field(default_factory=Features)
     evidence_retention: int | None = None  # how long the evidence of commits is kept, same unit; None: for ever
+    copied: Copied | None = None  # what it was restored from
 
     @property
     def lag(self) -> int:
@@ -148,6 +151,11 @@ class TableSpec:
         unknown = self.features.new_to_writer(KNOWN)
         return FeatureError(self.name, "writer", unknown, _ebb_version()) if unknown else None
 
+    def check_confirmed(self) -> None:
+        """Refuse to write to a copy before somebody says that it goes on in place of the original: that may be alive."""
+        if self.copied is not None and not self.copied.is_confirmed:
+            raise RestoredError(self.name, self.copied.version)
+
     def properties(self) -> dict[str, str]:
         """Return the table properties that describe all but the columns."""
         line = self.timeline
@@ -178,6 +186,7 @@ class TableSpec:
             "ebb.expiresAs": self.expires_as or "",
             "ebb.inputs": self.inputs.dumps(),
             "ebb.evidenceRetention": "" if self.evidence_retention is None else str(self.evidence_retention),
+            **({} if self.copied is None else {_COPIED_PROPERTY: self.copied.dumps()}),
         }
 
     @staticmethod
@@ -245,6 +254,7 @@ class TableSpec:
             kind=Kind(kind),
             features=features,
             evidence_retention=int(values["ebb.evidenceRetention"]) if values.get("ebb.evidenceRetention") else None,
+            copied=Copied.loads(values.get(_COPIED_PROPERTY, "")),
         )
         _ = spec.computed  # understood now or never
         return spec

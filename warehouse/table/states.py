@@ -7,6 +7,7 @@ changes of the commits since.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,10 +31,12 @@ from ebb.warehouse.store.paths import (
     state_version,
     unfinished_commit,
 )
+from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["change_of", "read_ledger", "remove_old_states", "stored_ledger", "write_state"]
+__all__ = ["change_of", "read_ledger", "remove_old_states", "stored_ledger", "wants_state", "write_state"]
 
+_CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
 _KEPT_STATES = 8  # the last ones
 
 
@@ -100,6 +103,12 @@ def _segment(folder: Path, name: str) -> Segment:
         msg = f"{name} is not as it was written"
         raise ValueError(msg)
     return Segment.loads(name, data)
+
+
+def wants_state(state: State | None, version: int, change: Change) -> bool:
+    """Whether the commit of a version names a new state: after some time, or if it would say too much about the ledger."""
+    since = version - (state.version if state else 0)
+    return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES
 
 
 def write_state(folder: Path, ledger: Ledger, version: int, ticks: int, disk: Disk) -> tuple[Ledger, State]:

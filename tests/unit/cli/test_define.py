@@ -14,7 +14,7 @@ _DECLARATION = {
     "strategy", "deletion_bound", "reader_time", "quarantine_time", "log_retention", "landing",
     "tick_seconds", "span_seconds", "deletion_bound_seconds", "reader_time_seconds",
     "quarantine_time_seconds", "log_retention_seconds",
-    "group", "label", "remember", "remember_seconds", "inserted_as", "expires_as", "inputs",
+    "evidence_retention", "evidence_retention_seconds", "group", "label", "remember", "remember_seconds", "inserted_as", "expires_as", "inputs",
 }  # fmt: skip
 GROUP = grp.getgrgid(os.getegid()).gr_name
 
@@ -208,7 +208,7 @@ def test_drop_asks_and_without_a_terminal_wants_to_be_told(with_table: Command) 
 def test_drop_as_json(with_table: Command) -> None:
     assert with_table.right("drop", "t", "--dry-run", "--json").json["dropped"] is False
     told = with_table.right("drop", "t", "--yes", "--json").json
-    assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0, "left_behind": None}
+    assert told == {"name": "t", "dropped": True, "live_records": 0, "files": 0, "left_behind": None, "backups": []}
 
 
 @pytest.fixture

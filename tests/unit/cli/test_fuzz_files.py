@@ -26,11 +26,12 @@ _CREATE = ("--key", "key", *TIMES, "--tick", "1", "--span", "6")
 
 
 def _run(*arguments: str) -> tuple[int, str, str]:
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    written = io.BytesIO()
+    out = io.TextIOWrapper(written, encoding="utf-8", errors="backslashreplace")
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as told:
         code = main(list(arguments))
     out.flush()
-    return code, out.buffer.getvalue().decode(), told.getvalue()  # type: ignore[attr-defined]
+    return code, written.getvalue().decode(), told.getvalue()
 
 
 def test_random_files_never_give_a_traceback_and_change_nothing_when_refused(
@@ -46,7 +47,7 @@ def test_random_files_never_give_a_traceback_and_change_nothing_when_refused(
         bad = bad_file(dice, slot + 1, number)
         print(number, bad.what, repr(bad.name))
         Path(bad.name).write_bytes(bad.data)
-        command = ("update", "t", "--at", str(slot + 1))
+        command: tuple[str, ...] = ("update", "t", "--at", str(slot + 1))
         if dice.random() < 0.25:
             _run("drop", "u", "--yes")
             command = (

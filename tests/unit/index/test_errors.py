@@ -16,6 +16,7 @@ from ebb.index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
     InDoubtError,
@@ -27,6 +28,7 @@ from ebb.index.errors import (
     NotDueError,
     OverDeletionError,
     ProtocolError,
+    RestoredError,
     RetryError,
     RolledBackError,
     SchemaDriftError,
@@ -86,6 +88,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         OverDeletionError(43, 3, 1),
         "moving the clock 3 ticks to slot 43 would expire the only live record; expiring all of them was not allowed",
     ),
+    (
+        ExpiredBatchError(20, 3, "12:00", 0),
+        "all 20 records of the batch had expired by the end of its tick, 12:00 (slot 3); nothing was changed; most probably its expiration times are wrong (their unit, their time zone, a swapped column), or it belongs to an earlier tick: keeping none of it was not allowed",
+    ),
     (RetryError("later"), "later"),
     (
         LockedError("table t", "process 7", 1.50),
@@ -131,6 +137,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         AdoptionError("t", "a/b.parquet", "a record has no slot", 2),
         "what another tool did to table t cannot be adopted: a/b.parquet: a record has no slot, and 2 more files; nothing was changed; restore the table from a backup",
+    ),
+    (
+        RestoredError("t", 7),
+        "table t was restored from a backup of version 7, and nothing is written to it yet; adopt it if it goes on in place of the original, or drop it",
     ),
     (
         ProtocolError("t", 3, 7, ["deletionVectors"]),

@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from ebb.warehouse.parquet.sizes import WriteSizes
 from ebb.warehouse.store.paths import LAST_CHECKPOINT, cell_folder, entry_name, side_file
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.log import commit_action
-from tests.builders import arrow_batch, integer_table, open_warehouse, scanned_ids
+from tests.builders import NOW, arrow_batch, integer_table, open_warehouse, scanned_ids, timestamp_table
 from tests.foreign import delta
 from tests.model import Model, Record
 
@@ -277,6 +278,12 @@ def _no_head(c: Copy) -> str:
 
 def _bad_head(c: Copy) -> str:
     c.flip("_ebb/head", 60)
+    c.flip("_ebb/head", 572)
+    return "_ebb/head"
+
+
+def _bad_head_place(c: Copy) -> str:
+    c.flip("_ebb/head", 60)
     return "_ebb/head"
 
 
@@ -394,6 +401,7 @@ DAMAGES: dict[str, tuple[Seed, str, bool]] = {
     "an unreadable log entry": (_unreadable_entry, "log-entry", False),
     "a lost head record": (_no_head, "head", False),
     "a damaged head record": (_bad_head, "head", False),
+    "half a head record": (_bad_head_place, "head-place", False),
     "a missing file of the quarantine": (_no_refused, "quarantine", False),
     "a truncated file of the quarantine": (_short_refused, "quarantine", False),
     "a flipped byte in the quarantine": (_flipped_refused, "quarantine", True),
@@ -535,3 +543,32 @@ def test_a_table_is_sound_while_somebody_writes_to_it(tmp_path: Path) -> None:
 
     assert failures == []
     assert found_in(tmp_path / "w", deep=True) == ()
+
+
+def test_a_landing_folder_is_looked_into(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), landing=str(tmp_path / "in"))
+    for place in ("_taken/7.part", "_applied/7", "_refused/-3.1", "_taken/odd"):
+        (tmp_path / "in" / place).mkdir(parents=True)
+
+    assert [(found.code, found.where) for found in table.check().findings] == [
+        ("landing", str(tmp_path / "in" / "_taken" / "odd"))
+    ]
+    shutil.rmtree(tmp_path / "in")
+    assert [(found.code, found.fact) for found in table.check().findings] == [("landing", "cannot be looked into")]
+
+
+def test_a_bound_that_is_broken_is_a_finding(tmp_path: Path) -> None:
+    table = timestamp_table(open_warehouse(tmp_path / "w"), deletion_bound="8h")
+    kind = pa.timestamp("us", "UTC")
+    rows = {"id": [1], "key": ["a"], "inserted": [NOW - timedelta(minutes=5)], "expires": [NOW + timedelta(hours=1)]}
+    table.update(
+        pa.table(rows).cast(
+            pa.schema([("id", pa.int64()), ("key", pa.string()), ("inserted", kind), ("expires", kind)])
+        ),
+        at=NOW,
+    )
+    assert table.check().is_sound
+
+    late = open_warehouse(tmp_path / "w", NOW + timedelta(hours=20)).table("t")
+
+    assert [found.code for found in late.check().findings] == ["bound"]

@@ -93,13 +93,13 @@ def test_refused_records_are_on_the_disk_before_their_batch(table: OpenTable, tm
     assert trace.place("sync .", after=made) < refused, "the folder of the quarantine was made"
 
 
-def test_a_tick_waits_for_its_entry_and_its_head_record_and_for_nothing_else(table: OpenTable, tmp_path: Path) -> None:
+def test_a_tick_waits_for_its_entry_and_for_nothing_else(table: OpenTable, tmp_path: Path) -> None:
     table.update(at=1)
     with traced(tmp_path / "w") as trace:
         table.update(at=2)
 
     syncs = [done.split("_commit_")[0] for done in trace if done.startswith("sync")]
-    assert [done.split("-")[0] for done in syncs] == ["sync t/_delta_log/", "sync t/_delta_log", "sync t/_ebb/head"]
+    assert syncs == ["sync t/_delta_log/", "sync t/_delta_log"]
 
 
 def test_a_checkpoint_is_on_the_disk_before_what_it_replaces_goes(table: OpenTable, tmp_path: Path) -> None:

@@ -26,9 +26,16 @@ from ebb.index.ledger import Ledger
 from ebb.index.ranges import FileRange, dump_ranges, load_ranges
 from tests.builders import scanned_ids
 from tests.doors import DOORS, make_table, open_table
-from tests.hostile import peak_bytes, spoil
+from tests.hostile import peak_bytes, spoil, vouch
 from tests.seeds import drawn_seed, rounds
 
+_DOORS: dict[str, Callable[[OpenTable], object]] = {
+    **DOORS,
+    "check": lambda table: table.check(deep=True),
+    "evidence": lambda table: table.evidence().json,
+    "forget": lambda table: table.forget("k1"),
+    "repair": lambda table: table.repair(),
+}
 _MOST_SECONDS = 10
 _MOST_BYTES = 300 * 1024 * 1024
 _BOMB = zlib.compress(bytes(512 * 1024**2), 1)  # half a gigabyte of nothing in two megabytes
@@ -38,8 +45,11 @@ _BOMB = zlib.compress(bytes(512 * 1024**2), 1)  # half a gigabyte of nothing in 
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hostile") / "original"
     make_table(root)
-    (root / "t" / "_ebb" / "ledger").mkdir()
-    (root / "t" / "_ebb" / "ranges").mkdir()
+    table = open_table(root)
+    table.forget("k2", case="a case")
+    table.update(at=4)
+    (root / "t" / "_ebb" / "ledger").mkdir(exist_ok=True)
+    (root / "t" / "_ebb" / "ranges").mkdir(exist_ok=True)
     return root
 
 
@@ -47,7 +57,7 @@ def went_through(door: str, table: OpenTable, what: object) -> bool:
     """Go through a door; returns whether it was refused. Whatever comes out and is not ours fails the test."""
     before, started = peak_bytes(), time.monotonic()
     try:
-        DOORS[door](table)
+        _DOORS[door](table)
     except WarehouseError as error:
         text, is_refused = str(error), True
         assert "\n" not in text, (what, text)
@@ -66,15 +76,16 @@ def test_no_value_in_a_log_entry_ends_in_a_foreign_error(
     original: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     dice = random.Random(drawn_seed())
-    count, refused, precious = rounds(80), 0, tmp_path / "precious"
+    count, refused, precious = rounds(40), 0, tmp_path / "precious"
     precious.write_bytes(b"precious")
     for number in range(count):
         root = tmp_path / str(number)
         shutil.copytree(original, root)
         logs = [entry for folder in ("t", "t", "t.quarantine") for entry in root.glob(f"{folder}/_delta_log/*.json")]
         what = spoil(dice.choice(logs), dice)
+        vouch(root / "t")
         print(number, what)
-        doors = dice.sample([door for door in DOORS if door != "drop"], 4) + ["drop"] * (dice.random() < 0.1)
+        doors = dice.sample([door for door in _DOORS if door != "drop"], 3) + ["drop"] * (dice.random() < 0.1)
         went = [went_through(door, open_table(root), what) for door in doors]
         refused += any(went)
         assert precious.read_bytes() == b"precious"
@@ -92,6 +103,7 @@ def _say(root: Path, change: dict[str, Any]) -> OpenTable:
     said["ledger"] |= change
     info["ebb"] = json.dumps(said)
     entry.write_text("".join(json.dumps(action) + "\n" for action in actions), encoding="utf-8")
+    vouch(root / "t")
     return open_table(root)
 
 
@@ -155,7 +167,7 @@ def test_the_name_of_a_state_never_leads_elsewhere(state: object, original: Path
     """It was opened, whatever it was: ``/dev/zero`` has no end."""
     shutil.copytree(original, tmp_path / "w")
 
-    with pytest.raises(CorruptionError, match="what a commit says about the ledger is damaged: version 5"):
+    with pytest.raises(CorruptionError, match=r"what a commit says about the ledger is damaged: version [0-9]+"):
         _say(tmp_path / "w", {"state": state}).status()
 
 
@@ -182,7 +194,7 @@ def test_a_change_of_the_ledger_that_is_none_is_damage(change: dict[str, Any], o
     shutil.copytree(original, tmp_path / "w")
     before = peak_bytes()
 
-    with pytest.raises(CorruptionError, match="what a commit says about the ledger is damaged: version 5"):
+    with pytest.raises(CorruptionError, match=r"what a commit says about the ledger is damaged: version [0-9]+"):
         _say(tmp_path / "w", change).status()
     assert peak_bytes() - before < _MOST_BYTES
 
@@ -218,7 +230,7 @@ def test_key_ranges_that_nobody_of_ours_wrote_are_done_without(
 
     assert sorted(table.probe(*(f"k{n}" for n in range(5)))["id"].to_pylist()) == expected
     assert sorted(table.probe(low="a")["id"].to_pylist()) == expected
-    for slot in range(4, 8):
+    for slot in range(5, 9):
         table.update(at=slot)
     assert (tmp_path / "precious").read_bytes() == b"precious"
     assert peak_bytes() - before < _MOST_BYTES
@@ -243,7 +255,7 @@ def test_no_side_file_ends_in_a_foreign_error_or_takes_gigabytes(
 ) -> None:
     """A number too many, and a probe ended in an IndexError, an OverflowError, or took a gigabyte."""
     dice = random.Random(drawn_seed())
-    count, refused = rounds(30), 0
+    count, refused = rounds(20), 0
     for number in range(count):
         root = tmp_path / str(number)
         shutil.copytree(original, root)

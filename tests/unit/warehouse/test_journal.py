@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from ebb import OpenTable
 from ebb.index.errors import CorruptionError, WarehouseError
-from ebb.index.journal import Line, counting, hash_of, parsed_line
+from ebb.index.journal import Line, counting, hash_of
 from ebb.maintenance.carry_out import keep_evidence
 from ebb.maintenance.update import Report
 from ebb.warehouse.store.disk import Disk
@@ -290,31 +290,16 @@ def test_every_byte_of_the_journal_counts(tmp_path: Path, record_property: Calla
         tick(table, dice)
     keep_evidence(table.table.snapshot(), NOW)
     (path,) = table.table.evidence.iterdir()
-    data, log = path.read_bytes(), table.table.log
+    data = path.read_bytes()
     report = table.evidence()
     tick(table, dice)
-    snapshot = table.table.snapshot()
     places = range(len(data)) if len(data) <= rounds(1200) else sorted(dice.sample(range(len(data)), rounds(1200)))
-    last = data[:-1].rfind(b"\n")
     for place in places:
         changed = dice.choice([byte for byte in range(256) if byte != data[place]])
         path.write_bytes(data[:place] + bytes([changed]) + data[place + 1 :])
-        if place > last and _is_line(path.read_bytes()[last + 1 : -1]):
-            # Nothing follows the last line yet: the log has its entry, and so have reports.
-            with pytest.raises(CorruptionError, match=r"in the journal|evidence journal is broken"):
-                table.verify_evidence(report.json)
-            continue
-        with pytest.raises(CorruptionError, match="evidence journal"):
-            whole_journal(table.table.evidence, log, snapshot.version)
+        with pytest.raises(CorruptionError, match="journal"):
+            table.verify_evidence(report.json)
     record_property("figures", f"bytes of the journal changed: {len(places)}, not found 0")
-
-
-def _is_line(data: bytes) -> bool:
-    try:
-        parsed_line(data)
-    except ValueError:
-        return False
-    return True
 
 
 def test_what_was_changed_in_the_log_is_found_as_long_as_it_is_there(tmp_path: Path) -> None:

@@ -75,3 +75,13 @@ def test_a_holder_that_did_not_end_in_order_is_noticed_once_it_is_settled(tmp_pa
         lock.is_in_order = True
     with locked(file, "it") as lock:
         assert lock.is_in_order
+
+
+@pytest.mark.parametrize("card", [b"[1]", b"7", b"null", b"[" * 4000, b"\xff", b'{"pid": 1}', b"x"])
+def test_a_card_that_names_nobody_is_another_process(tmp_path: Path, card: bytes) -> None:
+    file = tmp_path / "lock"
+    with locked(file, "it"):
+        file.write_bytes(card)
+
+        with pytest.raises(LockedError, match="it is being written by another process"), locked(file, "it"):
+            pass

@@ -1,0 +1,480 @@
+"""Backups of real tables: what is copied, what is looked after, what is refused, and what a kill leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ebb import OpenTable
+from ebb.index.errors import CorruptionError, EngineError, InputError, UsageError, WarehouseError
+from tests.backups import LAZY, RETIRE, apply_batch, batch_of_slot, canaries_below, digest_of
+from tests.builders import integer_table, open_warehouse, scanned_ids
+from tests.faults import Interruption, armed, broken_disk, full_disk
+from tests.model import Model
+from tests.seeds import drawn_seed, rounds
+
+_WRITER = """
+import itertools, sys
+from pathlib import Path
+from tests.backups import apply_batch
+from tests.builders import open_warehouse
+
+table = open_warehouse(Path(sys.argv[1])).table("t")
+for slot in itertools.count(3):
+    apply_batch(table, slot)
+    print(slot, flush=True)
+"""
+_COPIER = """
+import sys
+from pathlib import Path
+from tests.backups import apply_batch
+from tests.builders import open_warehouse
+
+table = open_warehouse(Path(sys.argv[1])).table("t")
+print("READY", flush=True)
+for line in sys.stdin:
+    apply_batch(table, int(line))
+    print("BEGUN", flush=True)
+    table.backup(sys.argv[2])
+    print("DONE", flush=True)
+"""
+
+
+def window_at(table: OpenTable, clock: int, *, over: int) -> list[int]:
+    """Return the ids in the model's window that had not expired at a later clock either."""
+    model = Model(table.table.snapshot().spec.timeline)
+    for slot in range(1, clock + 1):
+        model.apply(slot, batch_of_slot(slot))
+    return sorted(record.id for record in model.window() if (record.expires or 0) > over)
+
+
+def restored_clock(folder: Path, backups: Path) -> int:
+    """Restore a backup, check that it is one of the model's windows without what expired since, and return which one."""
+    again = open_warehouse(folder)
+    done = again.restore(backups, "t")
+    copy, clock = again.table("t"), done.slot or 0
+    assert scanned_ids(copy) == window_at(copy, clock, over=done.expired_through or 0)
+    shutil.rmtree(folder)
+    return clock
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> OpenTable:
+    """Return a table with two batches."""
+    made = integer_table(open_warehouse(tmp_path / "w"), **LAZY)
+    for slot in (1, 2):
+        apply_batch(made, slot)
+    return made
+
+
+def test_a_second_backup_copies_only_what_is_new(table: OpenTable, tmp_path: Path) -> None:
+    first = table.backup(tmp_path / "b")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "b").rglob("u*/**/*.parquet")}
+    known = {file.path for file in table.table.snapshot().files}
+    apply_batch(table, 3)
+
+    second = table.backup(tmp_path / "b")
+
+    snapshot = table.table.snapshot()
+    added = [file for file in snapshot.files if file.path not in known and not file.is_dead(3)]
+    entries = range(first.version + 1, snapshot.version + 1)
+    log_bytes = sum((table.table.log / f"{version:020}.json").stat().st_size for version in entries)
+    refused = sum(p.stat().st_size for p in table.table.quarantine.glob("_slot=3/*"))
+    assert (first.files_copied, second.files_copied) == (first.files, len(added))
+    assert second.bytes_copied == sum(file.size_bytes for file in added) + log_bytes + refused
+    left = {path: path.stat().st_mtime_ns for path in before if path.exists()}
+    assert left
+    assert left.items() <= before.items(), "what was there was not written again"
+    assert table.backup(tmp_path / "b").bytes_copied == 0
+
+
+def test_a_dry_run_says_what_would_be_copied_and_changes_nothing(table: OpenTable, tmp_path: Path) -> None:
+    would = table.backup(tmp_path / "b", dry_run=True)
+
+    assert would.files_copied == would.files > 0
+    assert not (tmp_path / "b").exists()
+    assert not (table.table.hidden / "backups").exists()
+
+
+def test_a_backup_is_one_version_while_another_process_updates(table: OpenTable, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _WRITER, str(table.table.root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        try:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            clocks = []
+            for _ in range(rounds(10)):
+                table.backup(tmp_path / "b")
+                clocks.append(restored_clock(tmp_path / "again", tmp_path / "b"))
+            assert writer.poll() is None, "the writer should outlive the backups"
+        finally:
+            writer.kill()
+
+    assert clocks == sorted(clocks)
+    assert len(set(clocks)) > 5, "it should have been at work"
+
+
+def test_a_backup_takes_a_newer_version_if_files_of_its_own_are_erased_meanwhile(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), **RETIRE)
+    apply_batch(table, 1)
+    said: list[str] = []
+
+    def go_on(text: str) -> None:
+        if text.startswith("copying") and not said:
+            for slot in range(2, 9):
+                apply_batch(table, slot)
+        said.append(text)
+
+    done = table.backup(tmp_path / "b", progress=go_on)
+
+    assert (done.tries, done.slot) == (2, 8)
+    assert "files were erased meanwhile: taking the newest version" in said
+    assert restored_clock(tmp_path / "again", tmp_path / "b") == 8
+
+
+@pytest.mark.parametrize("error", [Interruption(), full_disk(), broken_disk()])
+def test_a_backup_that_is_broken_off_anywhere_leaves_the_one_before_or_the_new_one(
+    error: BaseException, table: OpenTable, tmp_path: Path
+) -> None:
+    table.backup(tmp_path / "b")
+    for slot in (3, 4):
+        apply_batch(table, slot)
+    shutil.copytree(tmp_path / "b", tmp_path / "first")
+    with armed(tmp_path / "b", error) as watched:
+        table.backup(tmp_path / "b")
+    rng = random.Random(drawn_seed())
+    for at in sorted(rng.sample(range(len(watched.seen)), min(rounds(10), len(watched.seen)))):
+        shutil.rmtree(tmp_path / "b")
+        shutil.copytree(tmp_path / "first", tmp_path / "b")
+        with armed(tmp_path / "b", error, at), contextlib.suppress(Interruption, WarehouseError):
+            table.backup(tmp_path / "b")
+
+        assert restored_clock(tmp_path / "again", tmp_path / "b") in (2, 4), watched.seen[at]
+        table.backup(tmp_path / "b")
+        assert restored_clock(tmp_path / "again", tmp_path / "b") == 4
+        assert names_below(tmp_path / "b") == names_of_manifest(table, tmp_path / "b"), "nothing else is left there"
+
+
+def names_below(backups: Path) -> set[str]:
+    return {name.removeprefix("t/") for name in digest_of(backups)}
+
+
+def names_of_manifest(table: OpenTable, backups: Path) -> set[str]:
+    from ebb.maintenance.backup_place import place_of
+
+    manifest = place_of(backups, table.table).manifest()
+    assert manifest is not None
+    named = {f"t.backup/{file.path}" for file in manifest.files} | {f"t.backup/{file.path}" for file in manifest.others}
+    return named | {f"t.backup.quarantine/{file.path}" for file in manifest.refused} | {"manifest"}
+
+
+def test_a_killed_backup_leaves_the_one_before_or_the_new_one(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    integer_table(open_warehouse(tmp_path / "w"), **LAZY)
+    rng, slot, done, kills = random.Random(drawn_seed()), 0, 0, rounds(10)
+    outcomes = []
+    for _ in range(kills):
+        command = [sys.executable, "-c", _COPIER, str(tmp_path / "w"), str(tmp_path / "b")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as copier:
+            assert copier.stdin is not None
+            assert copier.stdout is not None
+            copier.stdout.readline()
+            for is_last in (False, True):
+                slot += 1
+                copier.stdin.write(f"{slot}\n")
+                copier.stdin.flush()
+                assert copier.stdout.readline() == "BEGUN\n"
+                if not is_last:
+                    assert copier.stdout.readline() == "DONE\n"
+                    done = slot
+            time.sleep(rng.uniform(0, 0.1))
+            os.kill(copier.pid, signal.SIGKILL)
+        clock = restored_clock(tmp_path / "again", tmp_path / "b")
+        assert clock in (done, slot)
+        outcomes.append(clock == slot)
+
+    told = f"kills of backups: {kills}, torn 0, {sum(outcomes)} after the manifest"
+    record_property("figures", told)
+
+
+KINDS = {
+    "data file": "t.backup/u*/**/*.parquet",
+    "log entry": "t.backup/_delta_log/*.json",
+    "checkpoint": "t.backup/_delta_log/*.checkpoint.parquet",
+    "state of the ledger": "t.backup/_ebb/ledger/state-*",
+    "segment of the ledger": "t.backup/_ebb/ledger/seen-*",
+    "quarantine": "t.backup.quarantine/*/*.parquet",
+}
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a warehouse whose table has checkpoints and states of its ledger, and its backup beside it."""
+    folder = tmp_path_factory.mktemp("long")
+    made = integer_table(open_warehouse(folder / "w"), **LAZY)
+    for slot in range(1, 32):
+        apply_batch(made, slot)
+    made.backup(folder / "b")
+    return folder
+
+
+def damages(file: Path, rng: random.Random) -> dict[str, Callable[[], object]]:
+    data = file.read_bytes()
+    flipped = bytearray(data)
+    flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    return {
+        "flipped": lambda: file.write_bytes(bytes(flipped)),
+        "cut off": lambda: file.write_bytes(data[: rng.randrange(len(data))]),
+        "missing": file.unlink,
+        "a link": lambda: file.symlink_to(file.rename(file.with_name("elsewhere"))),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_of_every_kind_of_file_is_found_and_healed(
+    kind: str, long: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    rng = random.Random(drawn_seed())
+    count = 0
+    for how in ("flipped", "cut off", "missing", "a link"):
+        shutil.copytree(long, tmp_path / "c", symlinks=True)
+        warehouse = open_warehouse(tmp_path / "c" / "w")
+        again = open_warehouse(tmp_path / "again")
+        file = rng.choice(sorted((tmp_path / "c" / "b" / "t").glob(KINDS[kind])))
+        damages(file, rng)[how]()
+
+        for dry_run in (True, False):
+            with pytest.raises(CorruptionError) as refused:
+                again.restore(tmp_path / "c" / "b", "t", dry_run=dry_run)
+            assert file.name in str(refused.value), how
+            assert not list(again.root.glob("*")) if again.root.exists() else True
+        if how == "a link":
+            with pytest.raises(CorruptionError, match="link"):
+                warehouse.table("t").backup(tmp_path / "c" / "b", verify=True)
+        else:
+            done = warehouse.table("t").backup(tmp_path / "c" / "b", verify=True)
+            assert [Path(name).name for name in done.repaired] == [file.name]
+            assert restored_clock(tmp_path / "again", tmp_path / "c" / "b") == 31
+        shutil.rmtree(tmp_path / "c")
+        count += 1
+    record_property("figures", f"damages of a backup, {kind}: {count}, found {count}")
+
+
+def test_a_damaged_manifest_is_named_and_can_be_made_anew_from_what_is_there(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+    manifest = tmp_path / "b/t/manifest"
+    written = manifest.read_bytes()
+    for place in (0, len(written) // 2, len(written) - 2):
+        manifest.write_bytes(written[:place] + bytes([written[place] ^ 4]) + written[place + 1 :])
+        for work in (
+            lambda: table.backup(tmp_path / "b"),
+            lambda: table.warehouse.restore(tmp_path / "b", "t", new_name="u"),
+        ):
+            with pytest.raises(CorruptionError, match=f"manifest of a backup is damaged: {manifest}"):
+                work()
+    manifest.unlink()
+
+    done = table.backup(tmp_path / "b")
+
+    assert done.files_copied == 0
+    assert restored_clock(tmp_path / "again", tmp_path / "b") == 2
+
+
+def test_damage_of_the_table_is_not_copied(table: OpenTable, tmp_path: Path) -> None:
+    file = next(path for path in table.table.folder.glob("u*/**/*.parquet"))
+    data = bytearray(file.read_bytes())
+    data[7] ^= 1
+    file.write_bytes(bytes(data))
+
+    with pytest.raises(CorruptionError, match="a data file is damaged") as refused:
+        table.backup(tmp_path / "b")
+
+    assert file.name in str(refused.value)
+    with pytest.raises(InputError, match="there is no backup of table t"):
+        table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+
+
+@pytest.mark.parametrize("place", ["w", "w/t", "w/x", "landing/in"])
+def test_a_folder_that_is_no_place_for_a_backup_is_refused(place: str, table: OpenTable, tmp_path: Path) -> None:
+    table.alter(landing=str(tmp_path / "landing"))
+    before = digest_of(tmp_path)
+
+    with pytest.raises(UsageError, match="is inside"):
+        table.backup(tmp_path / place)
+
+    assert digest_of(tmp_path) == before
+
+
+def test_a_folder_that_leads_elsewhere_or_is_somebodys_is_refused(table: OpenTable, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/t").symlink_to(tmp_path)
+    (tmp_path / "c/t").mkdir(parents=True)
+    (tmp_path / "c/t/photos").write_text("mine")
+    (tmp_path / "w/t/link").symlink_to(tmp_path)
+    (tmp_path / "file").write_text("mine")
+
+    with pytest.raises(UsageError, match="is a symbolic link"):
+        table.backup(tmp_path / "b")
+    with pytest.raises(InputError, match="holds something else than a backup of table t: photos"):
+        table.backup(tmp_path / "c")
+    with pytest.raises(EngineError, match="cannot be"):
+        table.backup(tmp_path / "file")
+    assert (tmp_path / "c/t/photos").read_text() == "mine"
+
+
+def test_a_link_among_the_copies_is_not_followed(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+    folder = next((tmp_path / "b/t/t.backup").glob("u*"))
+    folder.rename(tmp_path / "moved")
+    folder.symlink_to(tmp_path / "moved")
+    before = digest_of(tmp_path / "moved")
+
+    for work in (
+        lambda: table.backup(tmp_path / "b"),
+        lambda: table.warehouse.restore(tmp_path / "b", "t", new_name="u"),
+    ):
+        with pytest.raises(CorruptionError, match="a symbolic link"):
+            work()
+
+    assert digest_of(tmp_path / "moved") == before
+
+
+def test_two_tables_of_one_name_do_not_share_a_place(table: OpenTable, tmp_path: Path) -> None:
+    other = integer_table(open_warehouse(tmp_path / "other"), **LAZY)
+    table.backup(tmp_path / "b")
+
+    for dry_run in (True, False):
+        with pytest.raises(InputError, match="holds the backup of another table t"):
+            other.backup(tmp_path / "b", dry_run=dry_run)
+
+    assert restored_clock(tmp_path / "again", tmp_path / "b") == 2
+
+
+def test_a_backup_is_its_owners_alone(table: OpenTable, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b").chmod(0o2775)  # shared with a group, which a backup is not
+    umask = os.umask(0)
+    try:
+        table.backup(tmp_path / "b")
+        apply_batch(table, 3)
+        table.backup(tmp_path / "b")
+        open_warehouse(tmp_path / "again").restore(tmp_path / "b", "t")
+    finally:
+        os.umask(umask)
+
+    for below in (
+        tmp_path / "b/t",
+        tmp_path / "again/t",
+        tmp_path / "again/t.quarantine",
+        table.table.hidden / "backups",
+    ):
+        for path in (below, *below.rglob("*")):
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_expired_records_leave_a_backup_that_cannot_be_reached_as_soon_as_it_can(
+    table: OpenTable, tmp_path: Path
+) -> None:
+    table.backup(tmp_path / "b")
+    before = canaries_below(tmp_path / "b")
+    (tmp_path / "b").rename(tmp_path / "away")
+    warnings: list[str] = []
+    for slot in range(3, 15):
+        warnings += table.update(at=slot).warnings
+
+    told = table.status()
+    assert any("it cannot be reached" in text for text in warnings)
+    assert not told.backups[0].is_reachable
+    assert "cannot be reached" in told.backups[0].reason
+    assert [str(found).split(",")[0] for found in told.findings] == [
+        f"the backup {tmp_path}/b/t of table t holds records that expired 12 ago"
+    ]
+    assert canaries_below(tmp_path / "away") == before
+
+    (tmp_path / "away").rename(tmp_path / "b")
+    table.update(at=15)
+
+    assert canaries_below(tmp_path / "b") == set()
+    told = table.status()
+    assert (told.findings, told.backups[0].overdue, told.backups[0].reason) == ((), None, "")
+
+
+def test_what_a_killed_backup_copied_goes_when_it_expires(table: OpenTable, tmp_path: Path) -> None:
+    with armed(tmp_path / "b", Interruption()) as watched:
+        table.backup(tmp_path / "b")
+    last = max(place for place, event in enumerate(watched.seen) if "manifest" in event)
+    shutil.rmtree(tmp_path / "b")
+    with armed(tmp_path / "b", Interruption(), last - 1), contextlib.suppress(Interruption):
+        table.backup(tmp_path / "b")
+    assert canaries_below(tmp_path / "b")
+    assert table.status().backups[0].version is None
+
+    for slot in range(3, 12):
+        assert table.update(at=slot).warnings == ()
+
+    assert canaries_below(tmp_path / "b") == set()
+    assert table.status().findings == ()
+
+
+def test_a_backup_that_is_no_longer_managed_is_left_alone(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+    before = digest_of(tmp_path / "b")
+
+    assert table.stop_managing(tmp_path / "b")
+    assert not table.stop_managing(tmp_path / "b")
+    for slot in range(3, 15):
+        assert table.update(at=slot).warnings == ()
+
+    assert digest_of(tmp_path / "b") == before
+    assert table.status().backups == ()
+
+
+def test_a_dropped_table_says_which_backups_stay(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+    table.backup(tmp_path / "c")
+
+    dropped = table.warehouse.drop("t")
+
+    assert dropped.backups == (f"{tmp_path}/b/t", f"{tmp_path}/c/t")
+    assert restored_clock(tmp_path / "again", tmp_path / "c") == 2
+
+
+def test_a_backup_looks_at_what_has_expired_while_it_was_made(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), **RETIRE)
+    apply_batch(table, 1)
+    calls = itertools.count()
+
+    def go_on(_: str) -> None:
+        if not next(calls):
+            table.update(at=2)
+            table.update(at=3)
+
+    done = table.backup(tmp_path / "b", progress=go_on)
+
+    assert done.slot == 1
+    assert canaries_below(tmp_path / "b") == {f"canary-1-{i}-x" for i in range(1, 6)}, "what is dead went at once"
+
+
+def test_what_a_table_remembers_of_its_backups_may_be_damaged(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+    record: Any = next((table.table.hidden / "backups").iterdir())
+    record.write_text("{")
+
+    (warning,) = table.update(at=3).warnings
+
+    assert warning.startswith("what table t remembers of its backups is damaged")
+    assert table.status().backups == ()
