@@ -99,7 +99,8 @@ class _Unfiltered(Finder):
 def unfiltered(window: Window) -> Window:
     """Return the same window, read without Bloom filters."""
     spec = window.snapshot.spec
-    return Window(window.snapshot, _Unfiltered(window.finder.table, [spec.column(name) for name in spec.key]))
+    finder = _Unfiltered(window.finder.table, [spec.column(name) for name in spec.key])
+    return Window(window.snapshot, finder, window.lease)
 
 
 def sorted_file(window: Window, folder: Path) -> Path:

@@ -45,7 +45,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
     "Ingest": (ingest.load, ingest.update, ingest.run),
     "Read": (read.probe, read.scan, read.changes, read.sql, prompt.shell, read.publish),
     "See": (see.status, see.history, see.explain, see.quarantine, sound.check, prove.evidence, prove.metrics),
-    "Records": (records.forget,),
+    "Records": (records.amend, records.forget, records.hold, records.release, records.held),
     "Maintain": (maintain.adopt, sound.repair, maintain.seal, maintain.purge, maintain.erase),
     "Keep safe": (backups.backup, backups.restore),
 }
@@ -93,7 +93,7 @@ def options(
 ) -> None:
     """Set what all commands share."""
     del version, debug  # the first is answered by its callback, the second is for main, which tells errors
-    ctx.obj = State(warehouse=warehouse)
+    ctx.obj = State(warehouse=warehouse, command=ctx.invoked_subcommand or "ebb")
 
 
 def main(arguments: list[str] | None = None) -> int:

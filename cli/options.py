@@ -129,12 +129,13 @@ class State:
     """What was said before the command's name."""
 
     warehouse: str | None = None
+    command: str = "ebb"
 
     def open(self, master: str | None = None, conf: list[str] | None = None) -> Warehouse:
         """Return the warehouse with its settings put together."""
         from ebb.maintenance.api.warehouse import open_warehouse
 
-        return open_warehouse(self.warehouse, master=master, conf=conf or ())
+        return open_warehouse(self.warehouse, master=master, conf=conf or (), purpose=self.command)
 
 
 def state(ctx: typer.Context) -> State:

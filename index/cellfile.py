@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ebb.index.grid import Cell
+from ebb.index.timeline import Timeline
 
-__all__ = ["ANY_SLOT", "CellFile", "Chosen", "Places", "RangesObject", "Removal", "Rewrite"]
+__all__ = [
+    "AMENDED",
+    "ANY_SLOT",
+    "HELD_PART",
+    "RELEASED",
+    "CellFile",
+    "Chosen",
+    "HoldName",
+    "Places",
+    "RangesObject",
+    "Removal",
+    "Rewrite",
+]
 _ROW_GROUP_BYTES = 1024 * 1024  # about what a row group has
+AMENDED = "amended"  # the part of a commit with records as they were amended
+HELD_PART = "held"  # with held records
+RELEASED = "released"  # with records that are held no longer
 
 Places = Mapping[int, Any]  # some records of a file: of each row group, by number, their places in it, in order
 
@@ -57,6 +74,16 @@ class CellFile:
     def has_expired(self, clock: int) -> bool:
         """Whether at least one record in it has expired."""
         return self.min_exp <= clock
+
+    def due_from(self, timeline: Timeline) -> int:
+        """Return from when on its oldest record is due to go: its expiry, or when the file was added if that was later.
+
+        A replay of old data cannot be late before it has begun.
+        """
+        expiry = timeline.end_of(self.min_exp)
+        if not timeline.kind.has_wall_clock:
+            return expiry
+        return max(expiry, timeline.kind.from_datetime(datetime.fromtimestamp(self.added_ms / 1000, tz=UTC)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +133,13 @@ class RangesObject(NamedTuple):
     files: int  # how many are in it
 
 
+class HoldName(NamedTuple):
+    """A hold, as the ledger knows it: the object says which records it is about."""
+
+    case: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
     """Files that one commit removed from the table, and that are still on disk."""
@@ -116,6 +150,7 @@ class Removal:
     paths: tuple[str, ...]
     size_bytes: int
     exposed_since: int | None  # since when the oldest expired record in them has been due to go; None: there is none
+    due_from: int | None = None  # from when on their oldest record is due to go, later or since; None: not known
     erase_by: int | None = (
         None  # when their bytes must be gone, in ms since 1970, or as a slot where times are integers
     )

@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ebb.index.cellfile import CellFile, Places
+from ebb.index.cellfile import AMENDED, CellFile, Places
 from ebb.index.errors import UsageError
 from ebb.index.places import load_places
 from ebb.index.timeline import Timeline
 
 __all__ = [
-    "ADMITTED", "AMENDED", "CHANGE", "CHANGE_COLUMNS", "EDITS", "EXPIRED", "FORGOTTEN", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Edited", "Moved",
+    "ADMITTED", "CHANGE", "CHANGE_COLUMNS", "EDITS", "EXPIRED", "FORGOTTEN", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Edited", "Moved",
     "Start", "edited", "moved", "parse_since", "token_text",
 ]  # fmt: skip
 
 CHANGE, VERSION, SLOT = CHANGE_COLUMNS = ("_change", "_version", "_slot")  # before the user's columns
-ADMITTED, EXPIRED, AMENDED, FORGOTTEN = "admitted", "expired", "amended", "forgotten"
+ADMITTED, EXPIRED, FORGOTTEN = "admitted", "expired", "forgotten"
 EDITS = ("amend", "forget")  # commits that change single records
 
 _VERSION = re.compile(r"[0-9]{1,18}")

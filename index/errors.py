@@ -10,6 +10,7 @@
     │   ├── BadFilesError             several files of a batch, each with an error of its own
     │   ├── AppliedSlotError          other content for a slot that has been applied
     │   ├── TooLateError              changes that are no longer all there
+    │   ├── HeldError                 records that a case holds
     │   ├── JumpError                 more than one tick ahead
     │   ├── MassDeletionError         a condition that takes more than half of the live records away
     │   ├── OverDeletionError         a jump that would empty the table
@@ -17,7 +18,9 @@
     ├── RetryError                    nothing is wrong: try again later
     │   ├── LockedError
     │   ├── NotDueError
-    │   └── ConflictError             somebody else committed in between
+    │   ├── ConflictError             somebody else committed in between
+    │   └── ErasedError               the version that was read has been erased meanwhile
+    │       └── LeaseEndedError       because the lease on it was ended
     ├── UpgradeError                  the table has another format than this Ebb reads and writes
     │   └── FeatureError              it is of a kind, or has features, that this Ebb does not know
     ├── ForeignCommitError            another tool wrote to the table: adopt what it did, or restore the table
@@ -47,12 +50,15 @@ __all__ = [
     "ConflictError",
     "CorruptionError",
     "EngineError",
+    "ErasedError",
     "ExpiredBatchError",
     "FeatureError",
     "ForeignCommitError",
+    "HeldError",
     "InDoubtError",
     "InputError",
     "JumpError",
+    "LeaseEndedError",
     "LockedError",
     "LostHeadError",
     "MassDeletionError",
@@ -183,6 +189,20 @@ class TooLateError(InputError):
     hint = "too_late"
 
 
+class HeldError(InputError):
+    """Arguments: table, what was to be done with the records, how many are held, the cases that hold them."""
+
+    template = "table {0}: {2} of the records are held and cannot be {1}"
+    step = "release them first, if the case allows it"
+    hint = "release"
+
+    @property
+    def facts(self) -> str:
+        """Return which cases they are."""
+        cases = self.args[3]
+        return f"{super().facts}: case{'s' * (len(cases) != 1)} {', '.join(cases)}"
+
+
 class JumpError(InputError):
     """Arguments: slot, ticks, clock."""
 
@@ -251,6 +271,20 @@ class ConflictError(RetryError):
 
     template = "another commit was made to table {0} after version {1} was read"
     step = "nothing was changed, try again"
+
+
+class ErasedError(RetryError):
+    """Arguments: table, version, why."""
+
+    template = "version {1} of table {0} was erased while it was read: {2}"
+    step = "read the table again"
+    hint = "read_again"
+
+
+class LeaseEndedError(ErasedError):
+    """Arguments: table, version, when the lease ended, why."""
+
+    template = "version {1} of table {0} was erased while it was read: the lease on it ended at {2}, because {3}"
 
 
 class UpgradeError(WarehouseError):

@@ -43,7 +43,7 @@ class Features:
         return (*self.new_to_reader(known), *(name for name in self.writer if name not in known.writer))
 
 
-KNOWN = Features()
+KNOWN = Features(writer=("holds",))  # held files: nobody may seal, purge or retire them
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -17,7 +17,10 @@ from typing import NamedTuple
 
 from ebb.index.errors import UsageError
 
-__all__ = ["Axis", "Cell", "Grid", "Ring", "Shuffle"]
+__all__ = ["HELD", "Axis", "Cell", "Grid", "Ring", "Shuffle"]
+
+
+HELD = -2  # the cohort of held records; -1 is that of a file that says none
 
 
 class Cell(NamedTuple):
@@ -30,6 +33,16 @@ class Cell(NamedTuple):
     group: int
     cohort: int
     generation: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it is that of a group's held records: no cohort's turn ever comes to it."""
+        return self.cohort == HELD
+
+    @property
+    def held(self) -> Cell:
+        """Return the cell of the same group's held records."""
+        return self._replace(cohort=HELD)
 
     def __str__(self) -> str:
         return f"({self.group}, {self.cohort})" + (f" of generation {self.generation}" if self.generation else "")

@@ -16,9 +16,10 @@ import hashlib
 import json
 import zlib
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ebb.index.errors import LostHeadError, RolledBackError
+from ebb.index.stored import members, parsed
 
 __all__ = ["Head", "LostHeadWarning", "Places", "entry_hash", "lost", "new_file", "places", "rolled_back"]
 
@@ -66,7 +67,7 @@ class Head:
         if magic != _MAGIC or f"{zlib.crc32(text.encode()):08x}" != checksum:
             msg = "its checksum is wrong"
             raise ValueError(msg)
-        value: dict[str, Any] = json.loads(text)
+        value = members(parsed(text))
         known = {name: value.get(name) for name in (*_TEXTS, *_NUMBERS, "commit", "clock")}
         is_sound = all(isinstance(known[name], str) for name in _TEXTS)
         if not is_sound or not all(isinstance(known[name], int) for name in _NUMBERS):

@@ -17,6 +17,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ebb.index.errors import CorruptionError
+from ebb.index.stored import parsed
 
 __all__ = ["ORIGIN", "Line", "check_chain", "commit_facts", "counting", "hash_of", "parsed_line", "written_line"]
 
@@ -89,7 +90,7 @@ def _text(facts: Mapping[str, Any]) -> bytes:
 
 def parsed_line(data: bytes) -> Line:
     """Read a line back; ValueError if it is none."""
-    facts = json.loads(data)
+    facts = parsed(data)
     is_line = isinstance(facts, dict) and isinstance(facts.get(_BEFORE), str)
     if not is_line or _text(facts) != data or not isinstance(facts.get("version", 0), int):
         msg = "it is no line of a journal"

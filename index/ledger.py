@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ebb.index.cellfile import RangesObject
+from ebb.index.cellfile import HoldName, RangesObject
 from ebb.index.errors import AppliedSlotError, JumpError, NotDueError, OverDeletionError, UsageError
 from ebb.index.fingerprints import Fingerprints, Segment, fingerprint
 from ebb.index.histogram import Histogram, sum_between
@@ -43,6 +43,8 @@ class Change:
     erased_version: int | None = None  # removed files were erased up to what this commit removed
     ranges_added: tuple[RangesObject, ...] = ()  # objects with key ranges of files
     ranges_dropped: tuple[str, ...] = ()  # the names of those that no longer count
+    holds_added: tuple[HoldName, ...] = ()
+    holds_dropped: tuple[str, ...] = ()  # the names of those that were released
 
     def stored(self) -> dict[str, Any]:
         """Return it as a commit carries it."""
@@ -60,6 +62,10 @@ class Change:
             value["ranges_added"] = [list(added) for added in self.ranges_added]
         if self.ranges_dropped:
             value["ranges_dropped"] = list(self.ranges_dropped)
+        if self.holds_added:
+            value["holds_added"] = [list(added) for added in self.holds_added]
+        if self.holds_dropped:
+            value["holds_dropped"] = list(self.holds_dropped)
         return value
 
     @staticmethod
@@ -85,6 +91,8 @@ class Change:
             erased_version=number_or_none(value.get("erased_version")),
             ranges_added=tuple(map(_ranges_object, items(value.get("ranges_added", [])))),
             ranges_dropped=tuple(map(text, items(value.get("ranges_dropped", [])))),
+            holds_added=tuple(map(_hold_name, items(value.get("holds_added", [])))),
+            holds_dropped=tuple(map(text, items(value.get("holds_dropped", [])))),
         )
 
 
@@ -107,6 +115,7 @@ class Ledger:
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     erased_version: int = -1  # files that commits up to this one removed are gone from the disk
     ranges: tuple[RangesObject, ...] = ()  # objects with key ranges of live files
+    holds: tuple[HoldName, ...] = ()  # the oldest first
 
     @property
     def live(self) -> dict[int, int]:
@@ -147,6 +156,7 @@ class Ledger:
             fingerprints=self.fingerprints.added(seen),
             erased_version=self.erased_version if change.erased_version is None else change.erased_version,
             ranges=self._changed_ranges(change),
+            holds=(*(hold for hold in self.holds if hold.name not in change.holds_dropped), *change.holds_added),
         )
 
     def _changed_ranges(self, change: Change) -> tuple[RangesObject, ...]:
@@ -175,6 +185,7 @@ class Ledger:
             "segments": [segment.name for segment in self.fingerprints.segments],
             "erased_version": self.erased_version,
             "ranges": [list(found) for found in self.ranges],
+            **({"holds": [list(hold) for hold in self.holds]} if self.holds else {}),
         }
         head = json.dumps(value, separators=(",", ":")).encode()
         body = struct.pack("<I", len(head)) + head + counts
@@ -194,6 +205,7 @@ class Ledger:
             base=Histogram.loads(text(value["counts"]), data[end:]),
             erased_version=number(value["erased_version"]),
             ranges=tuple(map(_ranges_object, items(value["ranges"]))),
+            holds=tuple(map(_hold_name, items(value.get("holds", [])))),
         )
         return ledger, list(map(text, items(value["segments"])))
 
@@ -234,6 +246,11 @@ class Ledger:
 def _ranges_object(value: object) -> RangesObject:
     generation, cohort, name, files = items(value)
     return RangesObject(number(generation), number(cohort), text(name), number(files))
+
+
+def _hold_name(value: object) -> HoldName:
+    case, name = items(value)
+    return HoldName(text(case), text(name))
 
 
 def _packed(numbers: Sequence[int]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.grid import Cell
+from ebb.index.stored import items, members, number, number_or_none, parsed, text
 
 __all__ = ["MANIFEST_FORMAT", "Copied", "Kept", "Manifest", "RefusedFile", "StoredFile", "byte_hash"]
 
@@ -70,27 +71,30 @@ class Manifest:
             "others": [asdict(file) for file in self.others],
             "refused": [asdict(file) for file in self.refused],
         }
-        text = json.dumps(value, separators=(",", ":")).encode()
-        return text + b"\n" + byte_hash(text).encode() + b"\n"
+        line = json.dumps(value, separators=(",", ":")).encode()
+        return line + b"\n" + byte_hash(line).encode() + b"\n"
 
     @staticmethod
     def format_of(data: bytes) -> int:
         """Return the format of a manifest that is as it was written; ValueError if it is not."""
-        return int(_value(data)["format"])
+        return number(_value(data)["format"])
 
     @staticmethod
     def loads(data: bytes) -> Manifest:
         """Read what :meth:`dumps` wrote; ValueError, KeyError or TypeError if it is damaged or something else."""
         value = _value(data)
-        value.pop("format")
         return Manifest(
-            **{
-                **value,
-                "ancestors": tuple(value["ancestors"]),
-                "files": tuple(_file(*row) for row in value["files"]),
-                "others": tuple(StoredFile(**row) for row in value["others"]),
-                "refused": tuple(RefusedFile(**row) for row in value["refused"]),
-            }
+            name=text(value["name"]),
+            table_id=text(value["table_id"]),
+            ancestors=tuple(map(text, items(value["ancestors"]))),
+            version=number(value["version"]),
+            clock=number_or_none(value["clock"]),
+            taken_ms=number(value["taken_ms"]),
+            metadata=members(value["metadata"]),
+            files=tuple(_file(*items(row)) for row in items(value["files"])),
+            others=tuple(StoredFile(**_sized(row)) for row in items(value["others"])),
+            refused=tuple(RefusedFile(**_sized(row), slot=number(row["slot"])) for row in items(value["refused"])),
+            trimmed=number_or_none(value["trimmed"]),
         )
 
     @property
@@ -105,13 +109,17 @@ class Manifest:
         return (*(file.path for file in self.files), *(file.path for file in self.refused))
 
 
-def _value(data: bytes) -> dict[str, Any]:
-    text, _, rest = data.partition(b"\n")
-    if rest != byte_hash(text).encode() + b"\n":
+def _value(data: bytes) -> Mapping[str, Any]:
+    line, _, rest = data.partition(b"\n")
+    if rest != byte_hash(line).encode() + b"\n":
         msg = "its hash is wrong"
         raise ValueError(msg)
-    value: dict[str, Any] = json.loads(text)
-    return value
+    return members(parsed(line))
+
+
+def _sized(row: object) -> dict[str, Any]:
+    value = members(row)
+    return {"path": text(value["path"]), "size_bytes": number(value["size_bytes"]), "hash": text(value["hash"])}
 
 
 def _numbers(file: CellFile) -> list[Any]:
@@ -120,10 +128,10 @@ def _numbers(file: CellFile) -> list[Any]:
     return [file.path, cell.group, cell.cohort, cell.generation, file.size_bytes, file.records, *slots, file.added_ms]
 
 
-def _file(path: str, group: int, cohort: int, generation: int, size_bytes: int, records: int, *rest: int) -> CellFile:
-    min_ins, max_ins, min_exp, max_exp, added_ms = rest
+def _file(path: object, *rest: object) -> CellFile:
+    group, cohort, generation, size_bytes, records, min_ins, max_ins, min_exp, max_exp, added_ms = map(number, rest)
     return CellFile(
-        path=path,
+        path=text(path),
         cell=Cell(group, cohort, generation),
         size_bytes=size_bytes,
         records=records,
@@ -146,6 +154,7 @@ class Kept:
     oldest: int | None  # the first slot in which a record there expires; None: there are none
     first_dead: int | None  # the first slot in which all records of a file there have expired
     first_refused: int | None  # the oldest slot of refused records there
+    stale_since: int | None = None  # the version that forgot records which may be there; None: they are not
     failed_ms: int | None = None  # since when expired records could not be taken out
     reason: str = ""
 
@@ -156,11 +165,22 @@ class Kept:
     @staticmethod
     def loads(data: bytes) -> Kept:
         """Read what :meth:`dumps` wrote; ValueError or TypeError if it is something else."""
-        return Kept(**json.loads(data))
+        value = members(parsed(data))
+        numbers = ("version", "clock", "taken_ms", "oldest", "first_dead", "first_refused", "failed_ms")
+        known = {name: number_or_none(value.get(name)) for name in numbers}
+        return Kept(place=text(value.get("place")), reason=text(value.get("reason", "")), **known)
 
     @staticmethod
-    def of(place: str, manifest: Manifest | None, more: Iterable[CellFile] = ()) -> Kept:
-        """Return what to remember of a backup, and of files that are being copied there."""
+    def of(place: str, manifest: Manifest | None, before: Kept | None = None, more: Iterable[CellFile] = ()) -> Kept:
+        """Return what to remember of a backup, and of files that are being copied there; ``before``: what was remembered.
+
+        >>> import dataclasses
+        >>> stale = dataclasses.replace(Kept.of("/b/t", None), stale_since=7)
+        >>> Kept.of("/b/t", None, stale).stale_since
+        7
+        """
+        since = None if before is None else before.stale_since
+        is_renewed = since is None or (manifest is not None and manifest.version >= since)
         files = [*(manifest.files if manifest else ()), *more]
         return Kept(
             place=place,
@@ -170,6 +190,7 @@ class Kept:
             oldest=min((file.min_exp for file in files), default=None),
             first_dead=min((file.max_exp for file in files), default=None),
             first_refused=min((file.slot for file in manifest.refused), default=None) if manifest else None,
+            stale_since=None if is_renewed else since,
         )
 
 
@@ -190,11 +211,13 @@ class Copied:
         return json.dumps({"from": self.ancestors, "version": self.version, "confirmed": self.is_confirmed})
 
     @staticmethod
-    def loads(text: str) -> Copied | None:
+    def loads(written: str) -> Copied | None:
         """Read what :meth:`dumps` wrote; None for an empty text: the table is nobody's copy."""
-        if not text:
+        if not written:
             return None
-        value = json.loads(text)
+        value = members(parsed(written))
         return Copied(
-            ancestors=tuple(value["from"]), version=int(value["version"]), is_confirmed=bool(value["confirmed"])
+            ancestors=tuple(map(text, items(value["from"]))),
+            version=number(value["version"]),
+            is_confirmed=bool(value["confirmed"]),
         )

@@ -5,11 +5,12 @@ Whatever is something else is a ValueError, so that who reads it can say that th
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["items", "members", "number", "number_or_none", "text", "unpacked"]
+__all__ = ["items", "members", "number", "number_or_none", "parsed", "text", "unpacked"]
 
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
@@ -53,6 +54,19 @@ def members(value: object) -> Mapping[str, Any]:
 
 def _other(wanted: str, value: object) -> ValueError:
     return ValueError(f"{type(value).__name__} stands where {wanted} should be")
+
+
+def parsed(data: str | bytes) -> Any:
+    """Return what JSON says.
+
+    >>> parsed('{"a": 1}')
+    {'a': 1}
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        msg = "it is nested too deeply"
+        raise ValueError(msg) from error
 
 
 def unpacked(data: bytes, most_bytes: int) -> bytes:

@@ -9,12 +9,14 @@ taken instead, and what was copied by then counts.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import CorruptionError, EngineError, InputError, RetryError, WarehouseError
-from ebb.index.manifest import Kept, Manifest, RefusedFile, StoredFile, byte_hash
+from ebb.index.manifest import Manifest, RefusedFile, StoredFile, byte_hash
 from ebb.maintenance.backup_place import Place, check_file, give_up, place_in, place_of, remember, trim
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.backup import plan_backup
@@ -32,11 +34,11 @@ from ebb.warehouse.store.files import (
     size_of,
     write_new,
 )
-from ebb.warehouse.store.paths import HIDDEN, LOG, STATES
+from ebb.warehouse.store.paths import EVIDENCE, HIDDEN, LOG, STATES, journal_lines
 from ebb.warehouse.table.checkpoint import log_until
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["Backup", "backup", "stop_managing"]
+__all__ = ["Backup", "backup", "renew", "stop_managing"]
 
 _TRIES = 8  # to copy a version before files of it are erased
 
@@ -75,6 +77,8 @@ class _Copying:
     place: Place
     known: Manifest | None
     verify: bool
+    now_ms: int
+    progress: Callable[[str], None]
     tries: int = 0
     bytes_copied: int = 0
     files_copied: int = 0
@@ -163,6 +167,10 @@ class _Copying:
         if snapshot.state is not None:
             segments = [segment.name for segment in snapshot.ledger.fingerprints.segments]
             paths += [f"{HIDDEN}/{STATES}/{name}" for name in (snapshot.state.name, *segments)]
+        with suppress(FileNotFoundError):  # there is none before entries have left the log
+            paths += [
+                f"{HIDDEN}/{EVIDENCE}/{name}" for name in names_in(snapshot.table.evidence) if journal_lines(name)
+            ]
         stored = []
         for path in paths:
             refuse_links(str(snapshot.table.folder), path)
@@ -190,7 +198,6 @@ def backup(table: Table, folder: str | Path, context: Context, *, verify: bool =
 
     ``verify``: read back every file of the backup, not only what is copied now. A copy that is damaged is made anew.
     """
-    started = time.monotonic()
     snapshot = table.snapshot()
     snapshot.check_own()
     place = place_of(folder, table, snapshot.spec.landing)
@@ -200,17 +207,31 @@ def backup(table: Table, folder: str | Path, context: Context, *, verify: bool =
         _check_same(place, manifest, snapshot)
         return _planned(place, manifest, snapshot)
     place.make()
-    with place.lock(wait=context.wait) as lock:
-        known = place.manifest()
+    return renew(place, table, wait=context.wait, verify=verify, now_ms=context.now_ms(), progress=context.progress)
+
+
+def renew(
+    place: Place,
+    table: Table,
+    *,
+    now_ms: int,
+    wait: float = 0.0,
+    verify: bool = False,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Backup:
+    """Make a backup one of the newest version.  Requires its folder."""
+    started = time.monotonic()
+    with place.lock(wait=wait) as lock:
+        known, snapshot = place.manifest(), table.snapshot()
         _check_same(place, known, snapshot)
-        copying = _Copying(place, known, verify)
-        snapshot, manifest = _copy_newest(copying, snapshot, context)
+        copying = _Copying(place, known, verify, now_ms, progress)
+        snapshot, manifest = _copy_newest(copying, snapshot)
         place.write(manifest)
         newest = table.snapshot()
         if newest.ledger.clock is not None and newest.table_id == snapshot.table_id:
             manifest = trim(place, manifest, newest.spec, clock=newest.ledger.clock)
         dropped = place.sweep(manifest)
-        remember(table, Kept.of(str(place.folder), manifest))
+        remember(table, place, manifest)
         lock.is_in_order = True
     return replace(
         _told(place, manifest, snapshot),
@@ -239,17 +260,17 @@ def _check_same(place: Place, known: Manifest | None, snapshot: Snapshot) -> Non
         raise InputError(what, "choose another folder, or remove that one")
 
 
-def _copy_newest(copying: _Copying, snapshot: Snapshot, context: Context) -> tuple[Snapshot, Manifest]:
+def _copy_newest(copying: _Copying, snapshot: Snapshot) -> tuple[Snapshot, Manifest]:
     """Copy a version, or a newer one if files of it are erased meanwhile; returns which, and what the backup holds."""
     table, place = snapshot.table, copying.place
     while copying.tries < _TRIES:
         copying.tries += 1
         snapshot.check_own()
-        remember(table, Kept.of(str(place.folder), copying.known, _wanted(snapshot)))
+        remember(table, place, copying.known, _wanted(snapshot))
         try:
-            return snapshot, _copied(copying, snapshot, context)
+            return snapshot, _copied(copying, snapshot)
         except _GoneError as error:
-            context.progress("files were erased meanwhile: taking the newest version")
+            copying.progress("files were erased meanwhile: taking the newest version")
             before, snapshot = snapshot, table.snapshot()
             if before.version == snapshot.version:  # nobody has erased it
                 raise error.args[0] from error
@@ -257,9 +278,9 @@ def _copy_newest(copying: _Copying, snapshot: Snapshot, context: Context) -> tup
     raise RetryError(facts, "run it again: what was copied counts")
 
 
-def _copied(copying: _Copying, snapshot: Snapshot, context: Context) -> Manifest:
+def _copied(copying: _Copying, snapshot: Snapshot) -> Manifest:
     place = copying.place
-    context.progress(f"copying version {snapshot.version}: {counted(len(snapshot.files), 'file')}")
+    copying.progress(f"copying version {snapshot.version}: {counted(len(snapshot.files), 'file')}")
     with disk_errors(f"{place} cannot be written", note="the one before is whole"):
         others, refused = copying.others(snapshot), copying.refused(snapshot)
         copying.data(snapshot)
@@ -270,7 +291,7 @@ def _copied(copying: _Copying, snapshot: Snapshot, context: Context) -> Manifest
         ancestors=copied.ancestors if copied else (),
         version=snapshot.version,
         clock=snapshot.ledger.clock,
-        taken_ms=context.now_ms(),
+        taken_ms=copying.now_ms,
         metadata=snapshot.metadata,
         files=_wanted(snapshot),
         others=others,

@@ -14,23 +14,19 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 
 from ebb.index.cellfile import CellFile, Rewrite
 from ebb.index.columns import columns_of_delta
 from ebb.index.errors import (
     CorruptionError,
-    EngineError,
     InputError,
-    LockedError,
     UpgradeError,
     UsageError,
-    WarehouseError,
 )
 from ebb.index.manifest import MANIFEST_FORMAT, Kept, Manifest
 from ebb.maintenance.landing_place import relation
-from ebb.maintenance.plan.backup import is_due, plan_trim
+from ebb.maintenance.plan.backup import plan_trim
 from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
@@ -48,6 +44,7 @@ from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.modes import share
 from ebb.warehouse.store.paths import (
     BACKUPS,
+    EVIDENCE,
     HIDDEN,
     LOG,
     MANIFEST,
@@ -61,11 +58,12 @@ from ebb.warehouse.store.paths import (
     rewrite_folder,
     side_file,
 )
-from ebb.warehouse.table.snapshot import Snapshot, Table
+from ebb.warehouse.table.snapshot import Table
 from ebb.warehouse.table.spec import TableSpec
 
 __all__ = [
-    "OTHER_BACKUP", "Place", "Tended", "check_file", "give_up", "merged", "place_in", "place_of", "remember", "remembered", "spec_of", "tend", "trim",
+    "OTHER_BACKUP", "Place", "check_file", "give_up", "keep", "mark_stale", "merged", "place_in", "place_of", "remember", "remembered",
+    "spec_of", "trim",
 ]  # fmt: skip
 
 OTHER_BACKUP = "restore another backup"
@@ -105,7 +103,7 @@ class Place:
             inside(path)
         for other in manifest.others:
             *above, name = other.path.split("/")
-            if above not in ([LOG], [HIDDEN, STATES]) or name in ("", ".", "..") or "\0" in name:
+            if above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE]) or name in ("", ".", "..") or "\0" in name:
                 raise CorruptionError("a manifest names a file outside its backup", other.path, OTHER_BACKUP)
         return manifest
 
@@ -264,13 +262,24 @@ def _records(table: Table) -> Path:
     return table.hidden / BACKUPS
 
 
-def remember(table: Table, kept: Kept) -> None:
-    """Let a table remember one of its backups."""
-    name = backup_record(kept.place)
+def remember(table: Table, place: Place, manifest: Manifest | None, more: Sequence[CellFile] = ()) -> None:
+    """Let a table remember what one of its backups holds, and files that are being copied there."""
+    before = next((kept for kept in remembered(table) if kept.place == str(place.folder)), None)
+    keep(table, Kept.of(str(place.folder), manifest, before, more))
+
+
+def keep(table: Table, kept: Kept) -> None:
+    """Let a table remember this of one of its backups."""
     with disk_errors(f"table {table.name} cannot remember its backup {kept.place}"):
         make_folder(_records(table), exist_ok=True, parents=True)
-        replace_file(_records(table) / name, kept.dumps(), table.disk)
+        replace_file(_records(table) / backup_record(kept.place), kept.dumps(), table.disk)
         table.disk.sync([_records(table), table.hidden])
+
+
+def mark_stale(table: Table, version: int) -> None:
+    """Note that a commit, the next one, leaves out records that the backups may hold.  Requires the writer's lock."""
+    for kept in remembered(table):
+        keep(table, replace(kept, stale_since=version))
 
 
 def remembered(table: Table) -> list[Kept]:
@@ -293,58 +302,3 @@ def give_up(table: Table, place: Place) -> bool:
     with disk_errors(f"table {table.name} cannot forget its backup {place.folder}"):
         remove_file(_records(table) / backup_record(str(place.folder)))
     return is_known
-
-
-@dataclass(frozen=True, slots=True)
-class Tended:
-    """What was done to the backups of a table."""
-
-    files: int = 0  # that went from them
-    warnings: tuple[str, ...] = ()
-
-
-def tend(snapshot: Snapshot, now: datetime) -> Tended:
-    """Take out of a table's backups what has expired and is due there.  What fails is a warning, and is tried again.
-
-    Looks at what the table remembers, and into those backups alone where something is due.
-    """
-    table, clock, files = snapshot.table, snapshot.ledger.clock, 0
-    warnings: list[str] = []
-    try:
-        backups = [] if clock is None else remembered(table)
-    except WarehouseError as error:
-        return Tended(warnings=(str(error),))
-    for kept in backups:
-        until = snapshot.spec.quarantined_until(clock or 0)
-        if not is_due(kept, clock=clock or 0, lag=snapshot.spec.lag, refused_until=until):
-            continue
-        try:
-            files += _tend_one(snapshot, kept)
-        except LockedError:  # it is being made anew, and whoever does that looks at what is due
-            continue
-        except WarehouseError as error:
-            warnings.append(str(error))
-            since = kept.failed_ms or int(now.timestamp() * 1000)
-            with contextlib.suppress(EngineError):
-                remember(table, replace(kept, failed_ms=since, reason=str(error)))
-    return Tended(files, tuple(warnings))
-
-
-def _tend_one(snapshot: Snapshot, kept: Kept) -> int:
-    place = Place(Path(kept.place), snapshot.table.name, snapshot.table.disk)
-    if not place.is_reachable:
-        step = "bring it back, or let the table look after it no more; the next update tries again"
-        raise EngineError(f"expired records cannot be taken out of {place}", "it cannot be reached", step)
-    with place.lock() as lock:
-        manifest = place.manifest()
-        if manifest is not None and manifest.table_id != snapshot.table_id:
-            step = "let this table look after it no more"
-            raise InputError(f"{place} holds another table of this name now", step)
-        before = set() if manifest is None else set(manifest.expiring)
-        if manifest is not None:
-            manifest = trim(place, manifest, snapshot.spec, clock=snapshot.ledger.clock or 0)
-        swept = 0 if lock.is_in_order else place.sweep(manifest)  # of a backup that was killed
-        lock.is_in_order = True
-        remember(snapshot.table, Kept.of(kept.place, manifest))
-    after = set() if manifest is None else set(manifest.expiring)
-    return len(before - after) + swept

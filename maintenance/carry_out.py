@@ -16,9 +16,11 @@ from ebb.index.cellfile import CellFile
 from ebb.index.errors import EngineError, WarehouseError
 from ebb.index.journal import Line
 from ebb.index.ledger import Change
+from ebb.index.timeline import Timeline
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.values import counted
+from ebb.warehouse.holds import remove_other_holds
 from ebb.warehouse.intake.quarantine import checkpoint_quarantine
 from ebb.warehouse.ranges import changed_ranges, remove_other_ranges
 from ebb.warehouse.store.errors import disk_errors
@@ -77,7 +79,7 @@ def carry_out(
             adds=adds,
             removes=plan.removes,
             change=replace(change, ranges_added=ranges.added, ranges_dropped=ranges.dropped),
-            report={**report(adds), **_slots_of(plan.removes)},
+            report={**report(adds), **_slots_of(plan.removes, snapshot.spec.timeline)},
             data_change=data_change,
             now_ms=context.now_ms(),
             metadata=metadata,
@@ -88,11 +90,16 @@ def carry_out(
     return Done(after, adds, tuple(follow_up(after, context.wall())))
 
 
-def _slots_of(removes: Sequence[CellFile]) -> Mapping[str, Any]:
-    """Return which expiration slots the records in removed files have: what the log knows no more once they are removed."""
+def _slots_of(removes: Sequence[CellFile], timeline: Timeline) -> Mapping[str, Any]:
+    """Return which expiration slots the records in removed files have, and from when on the first of them is due to go.
+
+    That is what the log knows no more once they are removed.
+    """
     if not removes:
         return {}
-    return {"removed_slots": [min(file.min_exp for file in removes), max(file.max_exp for file in removes)]}
+    slots = {"removed_slots": [min(file.min_exp for file in removes), max(file.max_exp for file in removes)]}
+    is_known = all(file.has_slots for file in removes)
+    return {**slots, **({"due_from": min(file.due_from(timeline) for file in removes)} if is_known else {})}
 
 
 def _check_cells(plan: Plan) -> None:
@@ -133,6 +140,9 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
     def clean_ranges() -> None:
         remove_other_ranges(snapshot.table, snapshot.ledger.ranges)
 
+    def clean_holds() -> None:
+        remove_other_holds(snapshot.table, snapshot.ledger.holds)
+
     def fit_refused() -> None:
         refused = snapshot.table.quarantine / quarantine_file(snapshot.ledger.clock or 0, "")
         if refused.is_dir():
@@ -143,7 +153,15 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
             with disk_errors(f"the head record of table {snapshot.table.name} cannot be written"):
                 snapshot.with_head()
 
-    steps = (head, checkpoint, clean_states, clean_ranges, fit_refused, lambda: checkpoint_quarantine(snapshot.table))
+    steps = (
+        head,
+        checkpoint,
+        clean_states,
+        clean_ranges,
+        clean_holds,
+        fit_refused,
+        lambda: checkpoint_quarantine(snapshot.table),
+    )
     return [warning for step in steps for warning in warned(step)]
 
 

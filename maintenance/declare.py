@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,6 +28,8 @@ from ebb.warehouse.table.spec import TableSpec, check_name, check_new_columns
 __all__ = [
     "Declaration", "Declared", "Description", "check_renames", "declare", "described", "in_seconds", "read_group", "read_label", "read_remember",
 ]  # fmt: skip
+
+_ZERO = re.compile("0+(us|ms|[smhdw])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +196,7 @@ def declare(root: Path, wish: Declaration) -> Declared:
     check_span(timeline)
     _check_lifetime(made.get(expires.name), times, timeline)
     bound = duration(wish.deletion_bound, default_bound(timeline))
-    reader_time = duration(wish.reader_time, default_reader_time(timeline))
+    reader_time = 0 if _is_zero(wish.reader_time) else duration(wish.reader_time, default_reader_time(timeline))
     choice = choose(
         timeline,
         bound=bound,
@@ -228,6 +231,11 @@ def declare(root: Path, wish: Declaration) -> Declared:
         raise TableExistsError(wish.name, root)
     check_landing(spec.landing, root, wish.name)
     return Declared(spec=spec, reason=choice.reason, folder=root / wish.name)
+
+
+def _is_zero(value: Duration | None) -> bool:
+    """Whether a duration is given as none at all, which is a choice for the grace period only: readers need leases then."""
+    return value == timedelta() or (value is not None and _ZERO.fullmatch(str(value).strip()) is not None)
 
 
 def _columns(wish: Declaration) -> tuple[Column, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ebb.index.columns import Column, parse_columns
-from ebb.index.errors import CorruptionError, ForeignCommitError, InputError, UpgradeError, UsageError
+from ebb.index.errors import CorruptionError, ForeignCommitError, HeldError, InputError, UpgradeError, UsageError
 from ebb.index.strategy import check_strategy
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.backup_place import remembered
@@ -72,6 +72,13 @@ def _content(table: Table) -> Dropped:
     try:
         snapshot = table.snapshot()
         snapshot.check_features()  # one of them may say that the records must stay
+        if holds := snapshot.ledger.holds:
+            raise HeldError(
+                table.name,
+                "dropped",
+                sum(f.records for f in snapshot.files if f.cell.is_held),
+                tuple(h.case for h in holds),
+            )
     except (CorruptionError, ForeignCommitError, UpgradeError) as error:  # that may be why it is dropped
         if isinstance(error, UpgradeError) and not error.is_older:
             raise

@@ -22,7 +22,7 @@ from ebb.index.errors import CorruptionError, InputError, TableExistsError, Usag
 from ebb.index.ledger import Change
 from ebb.index.manifest import Copied, Manifest, byte_hash
 from ebb.index.timeline import Timeline
-from ebb.maintenance.backup_place import OTHER_BACKUP, Place, check_file, merged, place_in, spec_of
+from ebb.maintenance.backup_place import OTHER_BACKUP, Place, check_file, merged, place_in, remembered, spec_of
 from ebb.maintenance.carry_out import follow_up, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.backup import RestorePlan, plan_restore
@@ -101,6 +101,7 @@ def restore(
     place = place_in(folder, check_name(name))
     target = Table(root, check_name(new_name or name), Disk(context.durable))
     _check_free(target)
+    _check_stale(root, place)
     for is_last in (False,) * (_TRIES - 1) + (True,):
         manifest = place.manifest()
         if manifest is None:
@@ -123,6 +124,16 @@ def _check_free(target: Table) -> None:
     if target.quarantine.exists() and not was_left_by_restore(target):
         what = f"{target.quarantine} is there without its table"
         raise InputError(what, "move it away, or restore under another name")
+
+
+def _check_stale(root: Path, place: Place) -> None:
+    """Refuse a backup from before a request to forget, as far as the original is here and knows of it."""
+    original = Table(root, place.name)
+    if original.is_there() and any(
+        kept.stale_since is not None for kept in remembered(original) if kept.place == str(place.folder)
+    ):
+        what = f"records of table {place.name} were forgotten after {place} was made"
+        raise InputError(what, "back the table up again first")
 
 
 def _expired(line: Timeline, manifest: Manifest, context: Context, at: Time | None) -> int:

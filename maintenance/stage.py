@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.index.fingerprints import fingerprint
 from ebb.maintenance.carry_out import remove_uncommitted
 from ebb.maintenance.context import Context
 from ebb.maintenance.phases import Phases
@@ -21,7 +22,7 @@ from ebb.warehouse.table.spec import TableSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Staging", "check_read_again", "retried_digest"]
+__all__ = ["Staging", "check_read_again", "fingerprints_of", "retried_digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,3 +115,10 @@ def check_read_again(staged: Staged, repeats: Repeats, survey: Survey | None) ->
     if survey is not None and survey.records != received:
         reason = f"{survey.records} records were read to set the clock by, and then {received}"
         raise UnreadableInputError("the batch", reason, "say which time to set it to", hint="at")
+
+
+def fingerprints_of(staged: Staged, repeats: Repeats) -> tuple[int, ...]:
+    """Return the fingerprints of what was staged, and of the whole batch if files of it were left out."""
+    whole = repeats.whole(staged.digest)
+    digests = [*staged.files_digests.values(), *([] if whole is None else [whole])]
+    return tuple(dict.fromkeys(map(fingerprint, digests)))

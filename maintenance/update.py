@@ -22,7 +22,6 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile
 from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
-from ebb.index.fingerprints import fingerprint
 from ebb.index.ledger import Change, next_slot
 from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
@@ -32,7 +31,7 @@ from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
 from ebb.maintenance.plan.repeats import Repeats, check_arrival, likely_causes
 from ebb.maintenance.plan.update import UpdatePlan, plan_load, plan_update
-from ebb.maintenance.stage import Staging, check_read_again
+from ebb.maintenance.stage import Staging, check_read_again, fingerprints_of
 from ebb.maintenance.upkeep import Erasure, Upkeep, commit_upkeep, erase, is_sealing, purge, seal
 from ebb.warehouse.intake.batch import Batch, is_nothing, without_engine
 from ebb.warehouse.intake.quarantine import commit_refused
@@ -52,7 +51,7 @@ class Report:
     time: str
     ticks: int
     version: int  # of the commit that moved the clock
-    versions: tuple[int, ...] = ()  # of all commits that were made, seals and purges too, the oldest first
+    versions: tuple[int, ...] = ()  # of its commits, seals and purges too, the oldest first
     received: int = 0
     admitted: int = 0
     expired_on_arrival: int = 0
@@ -106,6 +105,10 @@ def update(
             raise not_due  # a repeated batch is answered with what happened to it, not with the time of the next tick
         ledger.check_jump(slot, catch_up=catch_up, yes=yes)
         is_new = not_due is None and (ledger.clock is None or slot > ledger.clock)
+        if is_new and ledger.holds:
+            from ebb.maintenance.keep import keep_arrivals  # reads files, which few ticks have to
+
+            snapshot = keep_arrivals(snapshot, context)
         with phases.timed("erase"):
             erased, warnings = _erased(snapshot, context, lock)
         if not is_new:
@@ -267,7 +270,7 @@ def _apply(
             clock=slot,
             arrivals=staged.expirations,
             digest=staged.digest,
-            files=_fingerprints(staged, repeats),
+            files=fingerprints_of(staged, repeats),
             erased_version=erased.erased_version,
         ),
         data_change=True,
@@ -290,13 +293,6 @@ def _with_plans(report: Report, plans: Iterable[Plan]) -> Report:
         files_removed=sum(len(plan.removes) for plan in plans),
         bytes_written=sum(file.size_bytes for plan in plans for file in plan.adds),
     )
-
-
-def _fingerprints(staged: Staged, repeats: Repeats) -> tuple[int, ...]:
-    """Return the fingerprints of what was staged, and of the whole batch if files of it were left out."""
-    whole = repeats.whole(staged.digest)
-    digests = [*staged.files_digests.values(), *([] if whole is None else [whole])]
-    return tuple(dict.fromkeys(map(fingerprint, digests)))
 
 
 def _report(snapshot: Snapshot, staged: Staged, repeats: Repeats, *, clock: int, slot: int, cells_bound: int) -> Report:
@@ -377,7 +373,7 @@ def _run_what_is_due(
                 after, sealed = seal(after, context)
             seals.append(sealed)
         lag = after.spec.lag
-        if any(f.min_exp <= report.slot - lag for f in after.files):
+        if any(f.min_exp <= report.slot - lag and not f.cell.is_held for f in after.files):
             with phases.timed("purge"):
                 after, purged = purge(after, context, lag=lag)
             purges.append(purged)

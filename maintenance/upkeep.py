@@ -16,7 +16,7 @@ from typing import Any
 from ebb.index.cellfile import CellFile
 from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
-from ebb.maintenance.backup_place import Tended, tend
+from ebb.maintenance.backup_care import Tended, tend
 from ebb.maintenance.carry_out import carry_out, follow_up
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
@@ -39,6 +39,7 @@ from ebb.warehouse.store.lock import Lock
 from ebb.warehouse.store.paths import CHECKPOINTING, is_data_file, side_file
 from ebb.warehouse.table.catalog import remove_dropped
 from ebb.warehouse.table.commit import remove_unfinished
+from ebb.warehouse.table.leases import end_leases, live_leases, own_leases
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = [
@@ -52,6 +53,8 @@ __all__ = [
     "purge",
     "seal",
 ]
+
+_WHY_ENDED = "its files could not stay longer within the deletion bound of {}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,8 @@ class Erasure:
     files_erased: int = 0
     bytes_erased: int = 0
     files_waiting: int = 0  # removed from the table, and within the grace period of readers
+    files_leased: int = 0  # removed before that, and kept for readers with a lease
+    leases_ended: int = 0  # that would have kept files beyond the deletion bound
     quarantine_files_erased: int = 0
     erased_version: int | None = None  # the last commit whose removed files are gone
     erased_ms: int | None = None  # when they were, in milliseconds since 1970
@@ -168,23 +173,31 @@ def is_sealing(snapshot: Snapshot) -> bool:
 
 
 def erase_plan(snapshot: Snapshot, now: datetime) -> ErasePlan:
-    """Return which removed files may be erased now."""
+    """Return which removed files may be erased now.  Looks for leases after the snapshot was pinned, as it must be."""
     spec = snapshot.spec
     return plan_erase(
-        snapshot.removals(), spec.timeline, grace_period=spec.reader_time, clock=snapshot.ledger.clock, now=now
+        snapshot.removals(),
+        spec.timeline,
+        grace_period=spec.reader_time,
+        bound=spec.bound,
+        clock=snapshot.ledger.clock,
+        now=now,
+        leases=live_leases(snapshot.table, now),
     )
 
 
 def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_run: bool = False) -> Erasure:
-    """Delete the files that were removed from the table before the grace period.
+    """Delete the files that were removed from the table before the grace period and that no lease keeps.
 
     Requires the writer's lock. If ``lock`` says that its last holder died, or is not given, the whole folder is looked
     through for what was left behind: a batch that is being staged looks like that.
     """
-    plan, table = erase_plan(snapshot, now), snapshot.table
+    table, spec = snapshot.table, snapshot.spec
+    own_leases().settle(table)
+    plan = erase_plan(snapshot, now)
     # Another tool may have brought a removed file back, and it may have been removed once more since.
     needed = {file.path for file in snapshot.files}
-    needed.update(path for removal in plan.waiting for path in removal.paths)
+    needed.update(path for removal in plan.kept for path in removal.paths)
     doomed = [path for path in plan.paths if path not in needed]
     strays: Sequence[str] = ()
     try:
@@ -194,6 +207,7 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
         if not dry_run:
             for path in doomed:
                 refuse_links(str(table.folder), path)
+            end_leases(table, plan.ended, _WHY_ENDED.format(spec.timeline.kind.show_duration(spec.bound)), now)
             for path in doomed:
                 remove_file(table.folder / path)
                 remove_file(table.folder / side_file(path))
@@ -218,6 +232,8 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
         files_erased=len(doomed) + sum(is_data_file(path) for path in strays),
         bytes_erased=size_bytes,
         files_waiting=plan.files_waiting,
+        files_leased=plan.files_leased,
+        leases_ended=len(plan.ended),
         quarantine_files_erased=refused,
         backup_files_erased=tended.files,
         warnings=tended.warnings,
@@ -227,7 +243,7 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
 def _strays(snapshot: Snapshot, plan: ErasePlan) -> list[str]:
     """Return the files that no commit names which matters any more."""
     named = {file.path for file in snapshot.files}
-    named.update(path for removal in (*plan.waiting, *plan.erased) for path in removal.paths)
+    named.update(path for removal in (*plan.kept, *plan.erased) for path in removal.paths)
     named.update([side_file(path) for path in named])
     return [path for path in snapshot.table.all_files() if path not in named]
 

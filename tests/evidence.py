@@ -58,11 +58,9 @@ class WallTable:
         rows = []
         for _ in range(self.dice.randrange(5)):
             born, life = end - timedelta(minutes=self.dice.randrange(60)), self.dice.randrange(1, 360)
+            expiry = born + timedelta(minutes=life)
             self._next += 1
-            rows.append(
-                {"id": self._next, "key": f"k{self._next}", "inserted": born, "expires": born + timedelta(minutes=life)}
-            )
-            expiry = rows[-1]["expires"]
+            rows.append({"id": self._next, "key": f"k{self._next}", "inserted": born, "expires": expiry})
             over = expiry.replace(minute=0, second=0, microsecond=0)
             over += HOUR * (over < expiry)
             if over > end:

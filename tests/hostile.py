@@ -12,7 +12,7 @@ from typing import Any
 
 from ebb.index.head import Head, entry_hash
 
-__all__ = ["VALUES", "hostile_keys", "peak_bytes", "quoted", "spoil", "vouch"]
+__all__ = ["VALUES", "hostile_keys", "peak_bytes", "quoted", "spoil", "spoiled", "vouch"]
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400, 1.5, 1e308, float("nan"), float("inf"),
@@ -33,12 +33,16 @@ def spoil(entry: Path, dice: random.Random) -> str:
     """Put a hostile value in place of one in a log entry; returns which, for messages."""
     actions = [_opened(json.loads(line)) for line in entry.read_text(encoding="utf-8").splitlines()]
     place = dice.randrange(len(actions))
-    # The first action of an entry says most of what Ebb itself reads.
-    spot = dice.choice([path for path in _spots(actions[place]) if path and path[-1] != _INNER])
-    value = dice.choice(VALUES)
-    actions[place] = _with(actions[place], spot, value)
+    actions[place], what = spoiled(actions[place], dice)
     entry.write_text("".join(json.dumps(_closed(action)) + "\n" for action in actions), encoding="utf-8")
-    return f"{entry.name} {'.'.join(map(str, spot))} = {value!r:.60}"
+    return f"{entry.name} {what}"
+
+
+def spoiled(value: Any, dice: random.Random) -> tuple[Any, str]:
+    """Return JSON with a hostile value in place of one, and which."""
+    spot = dice.choice([path for path in _spots(value) if path and path[-1] != _INNER])
+    new = dice.choice(VALUES)
+    return _with(value, spot, new), f"{'.'.join(map(str, spot))} = {new!r:.60}"
 
 
 def vouch(folder: Path) -> None:

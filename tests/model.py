@@ -41,6 +41,8 @@ class Model:
     timeline: Timeline
     clock: int | None = None
     kept: list[Record] = field(default_factory=list)
+    holds: dict[str, set[int]] = field(default_factory=dict)  # what each case holds, by id
+    holding: dict[str, Callable[[Record], bool]] = field(default_factory=dict)  # what it holds of what arrives
 
     def apply(self, slot: int, batch: Sequence[Record]) -> Outcome:
         """Move the clock to ``slot`` and admit a batch; loading is the same."""
@@ -56,6 +58,8 @@ class Model:
         self.clock = slot
         outcome.expired = len(before) - len(self.window())
         self.kept.extend(outcome.admitted)
+        for case, is_chosen in self.holding.items():
+            self.holds[case] |= {record.id for record in outcome.admitted if is_chosen(record)}
         return outcome
 
     def window(self) -> list[Record]:
@@ -75,6 +79,22 @@ class Model:
         left = {record.id for record in self.window() if is_chosen(record) and record.expires != expires}
         self.kept = [replace(record, expires=expires) if record.id in left else record for record in self.kept]
         return [record for record in self.kept if record.id in left]
+
+    def hold(self, case: str, is_chosen: Callable[[Record], bool], *, arrivals: bool) -> None:
+        """Let a case hold what is live, or held by another one, and perhaps what arrives later."""
+        there = {record.id for record in self.window()} | self.held()
+        self.holds[case] = {record.id for record in self.kept if record.id in there and is_chosen(record)}
+        if arrivals:
+            self.holding[case] = is_chosen
+
+    def release(self, case: str) -> None:
+        """Let a case hold nothing any more."""
+        del self.holds[case]
+        self.holding.pop(case, None)
+
+    def held(self) -> set[int]:
+        """Return the records that some case holds."""
+        return {id for ids in self.holds.values() for id in ids}
 
     def _slot(self, record: Record) -> int:
         assert record.expires is not None

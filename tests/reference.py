@@ -12,8 +12,11 @@ import typer.main
 from ebb.cli.main import app
 from ebb.index.inputs import InputRules
 from ebb.maintenance.adopt import Adoption
+from ebb.maintenance.amend import Amended
 from ebb.maintenance.backup import Backup
 from ebb.maintenance.declare import Description
+from ebb.maintenance.forget import Forgotten
+from ebb.maintenance.holds import HeldCase, Holding
 from ebb.maintenance.inspect.backups import BackupStatus
 from ebb.maintenance.inspect.check import Checked
 from ebb.maintenance.inspect.deletions import (
@@ -33,7 +36,6 @@ from ebb.maintenance.inspect.quarantined import Quarantined
 from ebb.maintenance.inspect.status import CellStatus, Status
 from ebb.maintenance.landing.run import Outcome
 from ebb.maintenance.landing_place import Kept
-from ebb.maintenance.records import Forgotten
 from ebb.maintenance.repair import Repaired
 from ebb.maintenance.restore import Restoration
 from ebb.maintenance.retry import Cleared
@@ -64,6 +66,10 @@ _JSON: dict[str, tuple[str, tuple[type, ...]]] = {
     "history": ("`name`, `oldest_version`, `log_retention`, `log_retention_seconds` and `commits`, a list; what a commit does not say is left out", (Commit,)),
     "explain": ("the plan; with `--sql`, `name` and `sql`", (Explanation,)),
     "quarantine": ("`name`, `quarantined`, `reasons` and `records`, a list, in which `record` is an object where it could be read; with `--retry` a report as of update; with `--clear` `name`, `cleared`, `dry_run`", (Quarantined, Cleared)),
+    "amend": ("what was amended", (Amended,)),
+    "hold": ("what is held", (Holding,)),
+    "release": ("what is held no longer", (Holding,)),
+    "held": ("`name` and `cases`, a list", (HeldCase,)),
     "check": ("what was found, `is_sound`, and `findings`, a list; `path` is left out there, and `step` says what to do", (Checked, Finding)),
     "forget": ("what was forgotten", (Forgotten,)),
     "evidence": ("the report: `about`, `given`, `findings`, `measured`, `chain`, `lines`, `hashes`; with `--verify`, what was verified", (Findings, ExpiredTick, RemovedFiles, Request, OtherCommit, Missing, Given, Chain, Verified)),

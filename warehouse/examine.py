@@ -99,7 +99,8 @@ def _counted(
         insertions.update(pc.unique(table[INSERTED_SLOT]).to_pylist())
     if not expirations:
         return Examined(file, problem="it holds no record")
-    if is_suspect and _cells(spec.grid, insertions, expirations) != {file.cell}:
+    cells = _cells(spec.grid, insertions, expirations)
+    if is_suspect and ({cell.held for cell in cells} if file.cell.is_held else cells) != {file.cell}:
         return Examined(file, problem=f"its records do not all belong to cell {file.cell}, where it lies")
     found = replace(
         file,

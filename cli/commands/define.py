@@ -83,7 +83,11 @@ def create(
         ),
     ] = None,
     reader_time: Annotated[
-        str | None, typer.Option(metavar="D", help="The grace period of readers: how long removed files stay on disk.")
+        str | None,
+        typer.Option(
+            metavar="D",
+            help="The grace period: how long removed files stay on disk for readers without a lease; 0 for not at all.",
+        ),
     ] = None,
     quarantine_time: Annotated[
         str | None, typer.Option(metavar="D", help="How long refused records are kept; the deletion bound by default.")

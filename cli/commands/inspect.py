@@ -15,7 +15,7 @@ from ebb.cli.commands.ingest import NOTHING_MOVED, show_report
 from ebb.cli.hints import error_text
 from ebb.cli.interrupts import guarded
 from ebb.cli.options import DryRun, Json, Name, Wait, limit_option, state
-from ebb.cli.output import render
+from ebb.cli.output import leases, render
 from ebb.cli.output.records import write_lines
 from ebb.cli.output.refused import refused_lines, written_lines
 from ebb.cli.output.standing import backup_texts, live_text
@@ -143,6 +143,8 @@ def _aside(table: Status) -> dict[str, str]:
         told["landing"] = " and ".join(files)
     elif table.landing and table.landing_waiting is None:
         told["landing"] = "it cannot be looked into"
+    if table.holds:
+        told["held"] = f"{render.counted(table.held_records, 'record')}, see ebb held {table.name}"
     head = f"it {table.head_problem}, and nothing is written; see ebb check {table.name}"
     return told | ({"head record": head} if table.head_problem else {})
 
@@ -176,7 +178,7 @@ def _status_lines(table: Status, measure: str) -> list[str]:
         ),
         "landing": table.landing or "none",
     }
-    for where, told in _aside(table).items():
+    for where, told in (_aside(table) | leases.readers(table)).items():
         values[where] = f"{values[where]}; {told}" if where in values else told
     if last is not None:
         values["last update"] = (

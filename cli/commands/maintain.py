@@ -44,7 +44,10 @@ def _rewritten(done: Upkeep, *, dry_run: bool) -> str:
 
 def _erased(done: Erasure, *, dry_run: bool) -> str:
     erased = f"{render.counted(done.files_erased, 'file')} {'would be erased' if dry_run else 'erased'}"
-    text = f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers"
+    leased = f", {done.files_leased} kept for readers with a lease" if done.files_leased else ""
+    text = f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers{leased}"
+    if done.leases_ended:
+        text += f"; {render.counted(done.leases_ended, 'lease')} {'would be' if dry_run else 'was'} ended"
     from_backups = done.backup_files_erased
     return f"{text}; {render.counted(from_backups, 'file')} erased from backups" if from_backups else text
 
@@ -115,10 +118,10 @@ def purge(
 
 
 def erase(ctx: typer.Context, name: Name, wait: Wait = None, dry_run: DryRun = False, json: Json = False) -> None:
-    """Delete from disk the removed files whose grace period is over.
+    """Delete from disk the removed files whose grace period is over and that no reader has a lease on.
 
-    It frees files that updates, seals and purges have removed from the table already. It is no erasure request for
-    somebody's records: for that there is ebb forget.
+    A lease that would keep files beyond the deletion bound is ended. It frees files that updates, seals and purges have
+    removed from the table already. It is no erasure request for somebody's records: for that there is ebb forget.
     """
     table = state(ctx).open().table(name)
     with guarded(table):

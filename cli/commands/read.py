@@ -27,7 +27,20 @@ if TYPE_CHECKING:
     from ebb.maintenance.api.table import OpenTable
     from ebb.maintenance.reading import Changes, Cost, Window
 
-__all__ = ["changes", "cost_lines", "probe", "publish", "read_lines", "scan", "split_columns", "sql"]
+__all__ = [
+    "Columns",
+    "Form",
+    "Guard",
+    "Output",
+    "changes",
+    "cost_lines",
+    "probe",
+    "publish",
+    "read_lines",
+    "scan",
+    "split_columns",
+    "sql",
+]
 
 
 class Isolation(StrEnum):

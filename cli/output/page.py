@@ -18,7 +18,7 @@ from ebb.index.errors import CorruptionError
 if TYPE_CHECKING:
     from ebb.maintenance.inspect.proof import Evidence
 
-__all__ = ["evidence_lines", "page", "parts_of"]
+__all__ = ["evidence_lines", "page", "read_written"]
 
 _START, _BEGIN, _END = "<!doctype html>", '<script type="application/json" id="report">', "</script>"
 _SHOWN = 20  # rows on a terminal
@@ -222,17 +222,21 @@ def page(report: Evidence) -> bytes:
     return "\n".join(text).encode() + b"\n"
 
 
-def parts_of(data: bytes) -> bytes | None:
-    """Return the report in a page, as JSON; None if it is no page."""
-    from ebb.maintenance.inspect.proof import report_text
+def read_written(data: bytes) -> Evidence:
+    """Return a report, or that of a page, that is as it was written: a page shows what is in it, and nothing else."""
+    from ebb.maintenance.inspect.proof import read_report, report_text
 
     if not data.startswith(_START.encode()):
-        return None
+        return read_report(data)
     _, _, rest = data.partition(_BEGIN.encode())
     text, found, _ = rest.partition(_END.encode())
     try:
-        return report_text(json.loads(text) if found else None)
+        report = read_report(report_text(json.loads(text) if found else None))
     except ValueError as error:
         raise CorruptionError(
             "the page is not as it was written", "the report in it cannot be read", "make it again"
         ) from error
+    if page(report) != data:
+        where = f"it shows something else than Ebb {report.about['ebb']} makes of its data"
+        raise CorruptionError("the page is not as it was written", where, "make it again")
+    return report

@@ -33,4 +33,5 @@ def _backup(backup: BackupStatus) -> str:
         "not finished" if backup.age is None else f"version {backup.version}, {backup.age} old"
     )
     text += "" if backup.is_reachable else ", cannot be reached"
+    text += ", may hold records that were forgotten" if backup.is_stale else ""
     return text if backup.overdue is None else f"{text}, holds records that expired {backup.overdue} ago"

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ebb.index.changes import After, AfterSlot, parse_since
 from ebb.index.errors import UsageError, WarehouseError
 from ebb.index.timeline import TimeKind
+from ebb.maintenance.api.backups import BackedUp
 from ebb.maintenance.api.records import RecordChanges
 from ebb.maintenance.api.soundness import Soundness
 from ebb.maintenance.declare import Description, described
@@ -30,13 +30,13 @@ from ebb.maintenance.upkeep import Erasure, Upkeep, erase_and_record, purge, sea
 from ebb.maintenance.values import Duration, Time, Wait, is_now, read_seconds, read_time
 from ebb.warehouse.intake.batch import Batch, BatchLike, batch_of
 from ebb.warehouse.settings import check_engine
+from ebb.warehouse.table.leases import own_leases
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ebb.maintenance.backup import Backup
     from ebb.maintenance.inspect.proof import Evidence, Verified
     from ebb.maintenance.inspect.publish import Published
     from ebb.warehouse.parquet.sizes import ReadSizes
@@ -54,7 +54,7 @@ __all__ = ["OpenTable"]
 _LOOK_SECONDS = 0.5  # between two looks at the log of a table that is followed
 
 
-class OpenTable(RecordChanges, Soundness):
+class OpenTable(BackedUp, RecordChanges, Soundness):
     """One table of a warehouse.
 
     >>> import ebb, pyarrow, tempfile
@@ -160,13 +160,14 @@ class OpenTable(RecordChanges, Soundness):
         from ebb.warehouse.read.window import Window
 
         known = self._snapshot
-        snapshot = self._snapshot = self.table.snapshot()
+        snapshot, lease = own_leases().pinned(self.table, self.warehouse.purpose, self.warehouse.now)
+        self._snapshot = snapshot
         snapshot.warn_reader()
         if self._finder is None or known is None or known.table_id != snapshot.table_id:
             self._finder = Finder(
                 str(self.table.folder), [snapshot.spec.column(name) for name in snapshot.spec.key], self.read_sizes
             )
-        return self.at_moment(Window(snapshot, self._finder), as_of)
+        return self.at_moment(Window(snapshot, self._finder, lease), as_of)
 
     def at_moment(self, window: Window, as_of: Time | None) -> Window:
         """Return a window of the same version at another moment."""
@@ -193,12 +194,7 @@ class OpenTable(RecordChanges, Soundness):
 
         first = self.at_latest(as_of)
         return LatestWindow(
-            first.snapshot,
-            first.finder,
-            as_of=first.as_of,
-            follows_clock=first.follows_clock,
-            cost=first.cost,
-            reopen=lambda: replace(first, snapshot=self.table.snapshot()),
+            first.snapshot, first.finder, first.lease, first.as_of, first.follows_clock, first.cost, reopen=first.newest
         )
 
     def alter(
@@ -386,28 +382,3 @@ class OpenTable(RecordChanges, Soundness):
             done = erase_and_record(self.table.snapshot(), self.warehouse.context(dry_run=dry_run))
             lock.is_in_order = lock.is_in_order or not dry_run
         return done
-
-    def backup(
-        self,
-        folder: str | Path,
-        *,
-        verify: bool = False,
-        wait: Wait = None,
-        dry_run: bool = False,
-        progress: Callable[[str], None] = lambda _: None,
-    ) -> Backup:
-        """Copy the newest version into ``folder/NAME``, what is new of it; from then on Ebb looks after the backup.
-
-        Records that expire leave it with the updates of the table. ``verify``: read all of it back, and make damaged
-        copies anew.
-        """
-        from ebb.maintenance.backup import backup
-
-        context = self.warehouse.context(wait=wait, dry_run=dry_run, progress=progress)
-        return backup(self.table, folder, context, verify=verify)
-
-    def stop_managing(self, folder: str | Path, *, wait: Wait = None) -> bool:
-        """Look after the backup in ``folder/NAME`` no more; returns whether the table knew it.  What is there stays."""
-        from ebb.maintenance.backup import stop_managing
-
-        return stop_managing(self.table, folder, wait=read_seconds(wait))

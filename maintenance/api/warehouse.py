@@ -60,8 +60,8 @@ class Warehouse:
     (['cars'], <pyarrow.Int64Scalar: 0>)
     """
 
-    def __init__(self, settings: Settings, now: Callable[[], datetime] = _utc_now) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, now: Callable[[], datetime] = _utc_now, *, purpose: str = "python") -> None:
+        self.settings, self.purpose = settings, purpose  # the second for people who look at leases
         self.root = check_root(settings.warehouse)
         self.now = now
 
@@ -72,15 +72,18 @@ class Warehouse:
         *,
         master: str | None = None,
         conf: Sequence[str] = (),
+        purpose: str = "python",
     ) -> Warehouse:
         """Return the warehouse in a folder; it is made when the first table is, and reading it before is an error.
 
         What is not passed comes from where the commands look for it: the environment, the TOML file, the defaults.
-        With ``settings`` nothing is looked up.
+        With ``settings`` nothing is looked up. ``purpose``: what ``ebb status`` says that this process reads tables for.
         """
         if settings is None:
-            return Warehouse(read_settings(warehouse=None if path is None else str(path), master=master, conf=conf))
-        return Warehouse(settings if path is None else replace(settings, warehouse=Path(path), is_named=True))
+            settings = read_settings(warehouse=None if path is None else str(path), master=master, conf=conf)
+        elif path is not None:
+            settings = replace(settings, warehouse=Path(path), is_named=True)
+        return Warehouse(settings, purpose=purpose)
 
     def __repr__(self) -> str:
         names = ", ".join(table.name for table in list_tables(self.root))
@@ -216,12 +219,12 @@ class Warehouse:
         if engine == "duckdb":
             return self.sql_session(as_of=as_of).answer(query, limit)
         from ebb.warehouse.sql.missing import missing_table
-        from ebb.warehouse.sql.spark import answer, register, unregister
+        from ebb.warehouse.sql.spark import answer, held_tables, let_go, register, unregister
 
         progress("starting Spark")
         spark = self.spark(delta=True)
         refused: dict[str, WarehouseError] = {}
-        tables = self.tables()
+        tables, held = self.tables(), held_tables(spark)
         for table in tables:
             try:
                 register(spark, [table.at_latest(as_of)])
@@ -236,6 +239,8 @@ class Warehouse:
                 if f"`{name}`" in str(error):
                     raise why from error
             raise missing_table(str(error), [table.name for table in tables]) or error from error
+        finally:
+            let_go(spark, {table.table for table in tables} - held)  # the answer is complete
 
     def sql_session(
         self, window_of: Callable[[str], Window | None] = lambda _: None, *, as_of: Time | None = None

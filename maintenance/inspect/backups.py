@@ -28,15 +28,20 @@ class BackupStatus:
     age_seconds: float | None
     is_reachable: bool
     overdue: str | None  # how long the oldest expired record there has been due to be gone; None: the bound is kept
+    is_stale: bool  # it may hold records that were forgotten since
     reason: str  # why expired records could not be taken out the last time; empty if they could
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it holds something for longer than was promised."""
+        return self.is_stale or self.overdue is not None
 
     def finding(self, table: str) -> WarehouseError:
         """Return what is to be done about a backup that holds expired records for too long."""
         state = "" if self.is_reachable else ", and it cannot be reached"
-        facts = (
-            f"the backup {self.place} of table {table} holds records that expired {self.overdue} ago, longer than "
-            f"the deletion bound allows{state}"
-        )
+        held = f"records that expired {self.overdue} ago, longer than the deletion bound allows"
+        held = "records that were forgotten" if self.is_stale else held
+        facts = f"the backup {self.place} of table {table} {'may hold' if self.is_stale else 'holds'} {held}{state}"
         return WarehouseError(facts, "bring it back and update the table", table, self.place, hint="backup")
 
 
@@ -60,6 +65,7 @@ def _status(snapshot: Snapshot, kept: Kept, now: datetime) -> BackupStatus:
         age_seconds=seconds,
         is_reachable=Place(Path(kept.place), snapshot.table.name).is_reachable,
         overdue=_overdue(snapshot, kept, now),
+        is_stale=kept.stale_since is not None,
         reason=kept.reason,
     )
 

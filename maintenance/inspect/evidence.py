@@ -145,7 +145,7 @@ def derive(lines: Sequence[Line], given: Given) -> Findings:
         if line.facts.get("op") in _REQUESTS and given.covers(work.slots[line.version or 0])
     ]
     named: set[int | None] = {version for tick in ticks for version in tick.removed_by}
-    named.update(last.version for line in asked if (last := _forgotten_in(work, line)) is not None)
+    named.update(found.version for line in asked if (found := _forgotten_in(work, line)) is not None)
     chosen = [r for r in work.removals if r.line.version in named or given.covers(work.slots[r.line.version or 0])]
     removals = tuple(_removed(work, removal) for removal in chosen)
     requests = tuple(_request(work, line) for line in asked)

@@ -46,12 +46,12 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
         return Exposure(age=0, bound=snapshot.spec.bound, files=0)
     moment = _moment(line, clock, now)
     over = max(clock, line.clock_at(moment))  # a table that is behind holds records that have expired on the wall
-    expired = tuple(file for file in files if file.has_expired(over))
+    expired = tuple(f for f in files if f.has_expired(over) and not f.cell.is_held)  # held ones must be there
     others = exposed_by_others(snapshot)
     removed = [
         (since, len(removal.paths))
         for removal in snapshot.removals()
-        if (since := others.get(removal.version, removal.exposed_since)) is not None
+        if (since := others.get(removal.version, _exposed(removal, moment))) is not None
     ]
     starts = [since for since, _ in removed]
     if (live := exposed_since(expired, line, clock=over)) is not None:
@@ -63,6 +63,13 @@ def exposure(snapshot: Snapshot, now: datetime, files: Sequence[CellFile]) -> Ex
         live=expired,
         live_since=live,
     )
+
+
+def _exposed(removal: Removal, moment: int) -> int | None:
+    """Return since when the oldest expired record in removed files has been due to go: it may have expired since."""
+    if removal.exposed_since is None and removal.due_from is not None and removal.due_from <= moment:
+        return removal.due_from
+    return removal.exposed_since
 
 
 def _moment(line: Timeline, clock: int, now: datetime) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ebb.index.contents import Contents
-from ebb.index.grid import Grid
+from ebb.index.grid import HELD, Grid
 from ebb.index.ledger import Ledger
 from ebb.index.ranges import FileRange
 from ebb.warehouse.check.files import FileFacts, RangesFacts
@@ -164,7 +164,7 @@ def _contents_problems(facts: FileFacts, contents: Contents, grid: Grid) -> Iter
         yield "statistics", f"holds {sum(contents.records):,} records with other slots or counts than the log says"
     inserted, expires = {*contents.min_ins, *contents.max_ins}, {*contents.min_exp, *contents.max_exp}
     groups, cohorts = set(map(grid.groups.partition, inserted)), set(map(grid.cohorts.partition, expires))
-    if (groups, cohorts) != ({file.cell.group}, {file.cell.cohort}):
+    if (groups, {HELD} if file.cell.is_held else cohorts) != ({file.cell.group}, {file.cell.cohort}):
         yield "cell", f"lies in cell {file.cell}, and the slots of its records belong to another one"
     keys = [start[:-8] for start in contents.starts]
     if keys != sorted(keys):

@@ -17,6 +17,7 @@ from typing import Any
 
 from ebb.index.errors import CorruptionError, InputError
 from ebb.index.journal import Line, check_chain, counting, hash_of, parsed_line
+from ebb.index.stored import parsed
 from ebb.maintenance.inspect.deletions import Findings, Given, given_of
 from ebb.maintenance.inspect.evidence import derive, needed, shown_ms
 from ebb.maintenance.inspect.exposure import exposure
@@ -201,7 +202,7 @@ def _about(given: Given) -> dict[str, Any]:
 def read_report(data: bytes) -> Evidence:
     """Return a report that is as it was written; raises CorruptionError that says what is not."""
     try:
-        parts = json.loads(data)
+        parts = parsed(data)
     except ValueError as error:
         where = f"it cannot be read as JSON: {error}"
         raise _changed(where) from error

@@ -17,6 +17,7 @@ from ebb.index.errors import RestoredError, WarehouseError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.grid import Cell
 from ebb.index.head import lost
+from ebb.index.lease import Lease
 from ebb.index.timeline import TimeKind
 from ebb.maintenance.declare import Description, described, in_seconds
 from ebb.maintenance.inspect.backups import BackupStatus, backups
@@ -28,9 +29,10 @@ from ebb.maintenance.values import age_text
 from ebb.warehouse.check.last import last_check
 from ebb.warehouse.intake.quarantine import count_refused
 from ebb.warehouse.table.journal import Backlog, backlog
+from ebb.warehouse.table.leases import live_leases, own_leases, shown_ms
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["CellStatus", "Status", "status"]
+__all__ = ["CellStatus", "LeaseStatus", "Status", "status"]
 
 _RECENT = 50  # commits: what came lately
 
@@ -44,6 +46,20 @@ class CellStatus:
     records: int
     bytes: int
     files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseStatus:
+    """A process that reads a version of the table."""
+
+    id: str  # also the name of its file
+    pid: int
+    host: str
+    user: str
+    what: str  # the command, or python
+    version: int
+    since: str
+    until: str  # unless it is renewed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +91,8 @@ class Status(Description):
     landing_waiting: int | None  # files that wait for ebb run; None without a folder, or if nobody can look into it
     landing_refused: int | None  # files that were set aside there
     not_writable: str | None  # why this Ebb can read the table and not write to it
+    files_leased: int  # removed before the grace period, and kept for readers with a lease
+    leases: tuple[LeaseStatus, ...]  # of processes that read it, the oldest version first
     bound_missed_at: str | None  # when the deletion bound will be missed, or was; null: it is kept if updates go on
     bound_missed_in_ticks: int | None  # how many whole ticks are left until then
     recent_received: int  # records, in the last 50 commits
@@ -84,6 +102,8 @@ class Status(Description):
     checked: str | None  # when ebb check last looked at the table
     checked_seconds_ago: float | None
     check_failed: bool  # whether it found anything then
+    holds: tuple[str, ...] = ()  # the cases that hold records
+    held_records: int = 0  # in held files; the deletion bound leaves them out
     head_problem: str | None = None  # why nothing tells whether the log is whole
     backups: tuple[BackupStatus, ...] = ()  # those that Ebb looks after
     restored_version: int | None = (
@@ -113,7 +133,7 @@ class Status(Description):
             found.append(lost(self.name, self.head_problem))
         if copy := self.unconfirmed:
             found.append(copy)
-        found += [backup.finding(self.name) for backup in self.backups if backup.overdue is not None]
+        found += [backup.finding(self.name) for backup in self.backups if backup.is_overdue]
         return tuple(found)
 
 
@@ -124,6 +144,8 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     files, live_records, uncounted = _counted(snapshot)
     exposed = exposure(snapshot, now, files)
     landed = kept_files(spec.landing) if spec.landing else None
+    own_leases().settle(snapshot.table)
+    removed = erase_plan(snapshot, now)
     refused, copied = spec.writer_refusal(), spec.copied
     pace = pace_of(snapshot, now)
     missed = None if pace is None else missed_at(pace, files, snapshot.removals())
@@ -142,14 +164,16 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         stored_records=sum(f.records for f in files),
         files=len(snapshot.files),
         bytes=sum(f.size_bytes for f in snapshot.files),
-        files_waiting_for_erase=erase_plan(snapshot, now).files_waiting,
+        files_waiting_for_erase=removed.files_waiting,
         expired_files_on_disk=exposed.files,
         oldest_expired_age=age_text(line.kind, exposed.age) if exposed.files else None,
         oldest_expired_age_seconds=in_seconds(line.kind, exposed.age) if exposed.files else None,
         deletion_bound_kept=exposed.is_kept,
         filling_group=None if clock is None else spec.grid.groups.partition(clock + 1),
         next_cohort=None if clock is None else spec.grid.cohorts.partition(clock + 1),
-        cells=_cells(files),
+        cells=_cells([file for file in files if not file.cell.is_held]),
+        holds=tuple(hold.case for hold in snapshot.ledger.holds),
+        held_records=sum(file.records for file in snapshot.files if file.cell.is_held),
         last_update=next((c for c in chain(latest, commits(snapshot)) if c.op in ("update", "load")), None),
         foreign_commits=snapshot.foreign,
         uncounted_files=uncounted,
@@ -157,6 +181,8 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         landing_waiting=None if landed is None else landed.waiting + landed.taken,
         landing_refused=None if landed is None else landed.refused,
         not_writable=None if refused is None else str(refused),
+        files_leased=removed.files_leased,
+        leases=tuple(map(_lease, live_leases(snapshot.table, now))),
         bound_missed_at=None if missed is None else line.kind.show_time(missed),
         bound_missed_in_ticks=None if missed is None or pace is None else max(0, (missed - pace.moment) // line.tick),
         recent_received=sum(commit.received or 0 for commit in latest),
@@ -170,6 +196,11 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         backups=backups(snapshot, now),
         restored_version=None if copied is None or copied.is_confirmed else copied.version,
     )
+
+
+def _lease(lease: Lease) -> LeaseStatus:
+    shared = {name: getattr(lease, name) for name in ("id", "pid", "host", "user", "what", "version")}
+    return LeaseStatus(**shared, since=shown_ms(lease.since), until=shown_ms(lease.until))
 
 
 def _backlog(snapshot: Snapshot) -> Backlog | None:

@@ -19,7 +19,8 @@ def plan_adoption(
     Files of Ebb that another tool brought back (``returned``) stay as they are, unless records in them have expired
     meanwhile.
     """
-    stale = [f for f in live if f.path in strange or (f.path in returned and f.has_expired(clock))]
+    returned = {f.path for f in live if f.path in returned and f.has_expired(clock) and not f.cell.is_held}
+    stale = [f for f in live if f.path in strange or f.path in returned]
     rewrites = rewrites_of([f for f in stale if not f.is_dead(clock)], clock)
     return Plan(removes=tuple(stale), rewrites=rewrites, within=grid.cells)
 

@@ -61,7 +61,8 @@ def plan_trim(manifest: Manifest, *, clock: int, lag: int, refused_until: int) -
 def is_due(kept: Kept, *, clock: int, lag: int, refused_until: int) -> bool:
     """Whether something has to go from a backup, as far as the table remembers what is there."""
     return (
-        (kept.first_dead is not None and kept.first_dead <= clock)
+        kept.stale_since is not None
+        or (kept.first_dead is not None and kept.first_dead <= clock)
         or (kept.oldest is not None and kept.oldest + lag <= clock)
         or (kept.first_refused is not None and kept.first_refused <= refused_until)
     )

@@ -1,7 +1,12 @@
 """What may be erased from the disk, and since when expired records have waited for it.
 
 Files that a commit removed wait for readers of older versions for the grace period, and then go. The log says what was
-removed, the ledger up to which commit it was erased: no folder has to be looked through. Pure.
+removed, the ledger up to which commit it was erased: no folder has to be looked through.
+
+A lease on a version keeps what later commits removed, and does so in order: what was removed after the oldest version
+that somebody reads waits, even files that are younger than that version. But it never keeps anything until the deletion
+bound, or a time by which forgotten records must be gone, is broken: if waiting for the next look, a tick later, would
+break it, the lease is ended instead. Pure.
 """
 
 from __future__ import annotations
@@ -10,9 +15,10 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from ebb.index.cellfile import CellFile, Removal
+from ebb.index.lease import Lease
 from ebb.index.timeline import Timeline
 
 __all__ = ["ErasePlan", "exposed_since", "gone_later", "plan_erase"]
@@ -23,7 +29,9 @@ class ErasePlan:
     """Which files go now, and which wait."""
 
     erased: tuple[Removal, ...] = ()
-    waiting: tuple[Removal, ...] = ()
+    waiting: tuple[Removal, ...] = ()  # within the grace period
+    leased: tuple[Removal, ...] = ()  # after it, for readers with a lease
+    ended: tuple[Lease, ...] = ()  # leases that may keep them no longer
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -45,11 +53,28 @@ class ErasePlan:
         """Return how many files wait."""
         return sum(len(removal.paths) for removal in self.waiting)
 
+    @property
+    def files_leased(self) -> int:
+        """Return how many files leases keep."""
+        return sum(len(removal.paths) for removal in self.leased)
+
+    @property
+    def kept(self) -> tuple[Removal, ...]:
+        """Return what stays, for whatever reason."""
+        return self.leased + self.waiting
+
 
 def plan_erase(
-    removals: Sequence[Removal], timeline: Timeline, *, grace_period: int, clock: int | None, now: datetime
+    removals: Sequence[Removal],
+    timeline: Timeline,
+    *,
+    grace_period: int,
+    clock: int | None,
+    now: datetime,
+    leases: Sequence[Lease] = (),
+    bound: int = 0,
 ) -> ErasePlan:
-    """Return which of the removed files, the oldest commit first, have waited for the grace period.
+    """Return which of the removed files, the oldest commit first, have waited for the grace period and for readers.
 
     A commit was made before those that follow it, whatever the clock on the wall showed then. Integers have no wall
     clock: their files wait for as many ticks. Files with a time by which they must be gone do not wait if it may be over
@@ -71,9 +96,26 @@ def plan_erase(
         ]
         next_look = -math.inf if clock is None else clock + 1
     by = [math.inf if removal.erase_by is None else removal.erase_by for removal in removals]
-    urgent = (place for place, time in enumerate(by, 1) if time <= next_look)
-    count = max(len(list(itertools.takewhile(bool, is_over))), max(urgent, default=0))
-    return ErasePlan(erased=tuple(removals[:count]), waiting=tuple(removals[count:]))
+    asked = max((place for place, time in enumerate(by, 1) if time <= next_look), default=0)
+    count = max(len(list(itertools.takewhile(bool, is_over))), asked)
+    over, waiting = removals[:count], tuple(removals[count:])
+    moment = timeline.kind.from_datetime(now) if timeline.kind.has_wall_clock else timeline.end_of(clock or 0)
+    due = [r.version for r in over if _due_from(r, timeline, clock) + bound <= moment + timeline.tick]
+    last_urgent = max([*due, *(removal.version for removal in removals[:asked])], default=-math.inf)
+    kept_after = min((lease.version for lease in leases if lease.version >= last_urgent), default=math.inf)
+    return ErasePlan(
+        erased=tuple(removal for removal in over if removal.version <= kept_after),
+        waiting=waiting,
+        leased=tuple(removal for removal in over if removal.version > kept_after),
+        ended=tuple(lease for lease in leases if lease.version < last_urgent),
+    )
+
+
+def _due_from(removal: Removal, timeline: Timeline, clock: int | None) -> int:
+    """Return from when on the oldest record in removed files is due to go; if nobody said so, at the earliest."""
+    said = [due for due in (removal.due_from, removal.exposed_since) if due is not None]
+    slot = removal.slot if removal.slot is not None else clock or 0
+    return min(said) if said else timeline.end_of(slot + 1)
 
 
 def gone_later(removals: Sequence[Removal], by: int) -> tuple[Removal, ...]:
@@ -92,13 +134,4 @@ def exposed_since(files: Iterable[CellFile], timeline: Timeline, *, clock: int) 
     That is its expiry, or when its file was added if that was later: a replay of old data cannot be late before it has
     begun.
     """
-    starts = (_start(file, timeline) for file in files if file.has_expired(clock))
-    return min(starts, default=None)
-
-
-def _start(file: CellFile, timeline: Timeline) -> int:
-    expiry = timeline.end_of(file.min_exp)
-    if not timeline.kind.has_wall_clock:
-        return expiry
-    moment = datetime.fromtimestamp(file.added_ms / 1000, tz=UTC)
-    return max(expiry, timeline.kind.from_datetime(moment))
+    return min((file.due_from(timeline) for file in files if file.has_expired(clock)), default=None)

@@ -74,7 +74,8 @@ def plan_update(
 
     ``lag`` is for norebuild: how many ticks an expired record may stay in its file.
     """
-    live = [f for f in live if f.cell.generation == grid.generation]  # each has a grid, and so a plan, of its own
+    # Each generation has a grid, and so a plan, of its own; held records have no turn.
+    live = [f for f in live if f.cell.generation == grid.generation and not f.cell.is_held]
     match strategy:
         case Strategy.REBUILD:
             plan = _rebuild(grid, clock, slot, live, arriving)

@@ -19,7 +19,7 @@ def plan_seal(grid: Grid, *, clock: int, live: Sequence[CellFile]) -> Plan:
     generation: this grid does not know when their groups are complete.
     """
     by_run: dict[tuple[Cell, int], list[CellFile]] = defaultdict(list)
-    for file in live:
+    for file in _not_held(live):
         is_complete = file.cell.generation == grid.generation and grid.groups.end_of_run(file.max_ins) <= clock
         if is_complete and not file.is_dead(clock):
             by_run[file.cell, grid.groups.run_of(file.max_ins)].append(file)
@@ -30,7 +30,7 @@ def plan_seal(grid: Grid, *, clock: int, live: Sequence[CellFile]) -> Plan:
 
 def plan_retire(*, clock: int, live: Sequence[CellFile]) -> Plan:
     """Remove the files in which every record has expired, by metadata alone."""
-    dead = [f for f in live if f.is_dead(clock)]
+    dead = [f for f in _not_held(live) if f.is_dead(clock)]
     return Plan(removes=tuple(dead), within=frozenset(f.cell for f in dead))
 
 
@@ -43,6 +43,11 @@ def plan_purge(*, clock: int, live: Sequence[CellFile], lag: int = 0, turns: Gri
     def next_look(file: CellFile) -> int:
         return clock + 1 if turns is None else turns.next_turn(file.cell.cohort, clock)
 
-    due = [f for f in live if f.has_expired(clock) and f.min_exp + lag < next_look(f)]
+    due = [f for f in _not_held(live) if f.has_expired(clock) and f.min_exp + lag < next_look(f)]
     rewrites = rewrites_of([f for f in due if not f.is_dead(clock)], clock)
     return Plan(removes=tuple(due), rewrites=rewrites, within=frozenset(f.cell for f in due))
+
+
+def _not_held(live: Sequence[CellFile]) -> list[CellFile]:
+    """Return the files without held records: those stay as they are until they are released."""
+    return [file for file in live if not file.cell.is_held]

@@ -19,10 +19,22 @@ LAYERS = ("index", "warehouse", "maintenance", "cli")  # each may import itself 
 RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "index": (
         ("errors", "stored"),
-        ("foreign", "head", "features", "timeline", "grid", "keys", "histogram", "fingerprints", "journal", "asked"),
+        (
+            "foreign",
+            "head",
+            "features",
+            "timeline",
+            "grid",
+            "keys",
+            "histogram",
+            "fingerprints",
+            "journal",
+            "asked",
+            "lease",
+        ),
         ("types", "policy", "cellfile", "contents"),
         ("columns", "strategy", "directory", "places", "manifest"),
-        ("ranges", "ledger"),
+        ("ranges", "ledger", "holds"),
         ("changes",),
         ("values", "cost", "conversion", "sample"),
         ("predicate", "inputs"),
@@ -33,7 +45,7 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("store",),
         ("table",),
         ("parquet",),
-        ("ranges",),
+        ("ranges", "holds"),
         ("spark",),
         ("read",),
         ("intake",),
@@ -42,11 +54,13 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "maintenance": (
         ("context", "landing_place", "phases", "plan", "values"),
         ("backup_place", "carry_out", "declare", "reading"),
-        ("backup", "define", "stage", "upkeep"),
+        ("backup",),
+        ("backup_care",),
+        ("define", "stage", "upkeep", "keep"),
         ("update", "inspect", "restore"),
         ("landing", "adopt", "retry", "repair"),
-        ("copies",),
-        ("records",),
+        ("ask", "copies"),
+        ("amend", "forget", "holds"),
         ("schedule",),
         ("api",),
     ),
@@ -69,6 +83,7 @@ SYSTEM_HOMES = (
     "warehouse/spark",
     "warehouse/settings.py",  # the environment
     "warehouse/read/pool.py",  # threads do not survive a fork
+    "warehouse/table/leases.py",  # neither does the one that renews leases
     "warehouse/read/latest.py",  # a temporary file without a name
     "cli/output",
     "cli/main.py",  # the umask, and a pipe that breaks

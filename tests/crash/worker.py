@@ -2,7 +2,7 @@
 
     python -m tests.crash.worker ROOT BATCHES
     python -m tests.crash.worker ROOT BATCHES direct
-    python -m tests.crash.worker ROOT BATCHES SEED
+    python -m tests.crash.worker ROOT BATCHES SEED [direct]
 
 The first applies the batches it is told to, one after the other, and says so after each. It reads slots from standard
 input, a line each. Prints ``READY`` once Spark is there, then ``ACK slot applied|already`` or ``FAILED type: message``
@@ -11,7 +11,8 @@ they take ``seal``, ``purge`` and ``erase``; a number behind it says before whic
 
 The third makes up its own batches, drawn from SEED, and works until standard input ends: updates with and without
 records, some of them over two ticks at once, and now and then a purge or an erase. After ``READY`` it prints one JSON
-object per commit, with the moments before and after it, and at last how many files it has erased.
+object per commit, with the moments before and after it, and at last, as with each update, how many files it has erased. ``direct``: it
+starts no Spark.
 """
 
 from __future__ import annotations
@@ -217,9 +218,9 @@ def _deadly(place: int) -> Callable[[str, str], None]:
     return change
 
 
-def write(root: str, batches: str, seed: str) -> None:
+def write(root: str, batches: str, seed: str, engine: Engine = "spark") -> None:
     """Write until standard input ends."""
-    warehouse = _warehouse(root)
+    warehouse = _warehouse(root, engine)
     watched = WatchedTable(warehouse.root, "t")
     writer = Writer(OpenTable(warehouse, watched), Path(batches), int(seed))
     ended = input_ended()
@@ -227,7 +228,8 @@ def write(root: str, batches: str, seed: str) -> None:
     while not ended.is_set():
         admitted = writer.step()
         for commit in watched.taken():
-            say(json.dumps(asdict(commit) | ({"admitted": admitted} if commit.op == "update" else {})))
+            told = {"admitted": admitted, "erased": writer.erased_files} if commit.op == "update" else {}
+            say(json.dumps(asdict(commit) | told))
     say(json.dumps({"op": "erase", "files": writer.erased_files}))
 
 
@@ -239,3 +241,5 @@ if __name__ == "__main__":
             obey(root, batches, "direct")
         case [root, batches, seed]:
             write(root, batches, seed)
+        case [root, batches, seed, "direct"]:
+            write(root, batches, seed, "direct")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ebb import Warehouse
-from ebb.index.errors import AppliedSlotError, CorruptionError, JumpError, SchemaDriftError
+from ebb.index.errors import AppliedSlotError, JumpError, LeaseEndedError, SchemaDriftError
 from tests.builders import data_files, integer_table, open_warehouse, records, scanned_ids, timestamp_table, write_batch
 from tests.canaries import canaries_on_disk
 from tests.model import Model, Record
@@ -83,7 +83,7 @@ def test_nothing_of_a_batch_that_was_not_applied_stays_on_disk(warehouse: Wareho
 
 
 @pytest.mark.parametrize("way", ["rebuild", "lazy norebuild"])
-def test_a_pinned_reader_reads_to_its_end_within_the_readers_time_and_never_gets_a_short_answer(
+def test_a_pinned_reader_reads_to_its_end_until_the_bound_is_reached_and_never_gets_a_short_answer(
     way: str, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     table = integer_table(warehouse, **(WAYS[way] | {"reader_time": "2", "deletion_bound": "9"}))
@@ -96,14 +96,18 @@ def test_a_pinned_reader_reads_to_its_end_within_the_readers_time_and_never_gets
     def read() -> list[int]:
         return sorted(i for part in pinned.scan(["id"]) for i in part["id"].to_pylist())
 
-    table.update(at=4)
-    assert read() == wanted
-    for slot in (5, 6):
+    erased: list[int] = []
+    for slot in range(4, 16):
         table.update(at=slot)
-    table.erase()
-    with pytest.raises(CorruptionError, match="a data file is missing"):
-        read()
-    assert scanned_ids(table) == [i for i in wanted if (i // 10) + 1 + i % 10 > 6]
+        table.erase()
+        try:
+            assert read() == wanted, slot
+        except LeaseEndedError:
+            erased.append(slot)
+        assert table.status().deletion_bound_kept
+        assert scanned_ids(table) == [i for i in wanted if (i // 10) + 1 + i % 10 > slot]
+    assert erased == list(range(erased[0], 16))
+    assert 3 + 2 + 1 < erased[0] <= 3 + 9, "after the grace period, and before the bound of what expires next"
 
 
 def test_erase_counts_the_readers_time_of_a_timestamp_table_on_the_wall(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,16 +103,11 @@ def test_no_port_but_loopback_no_value_in_logs_and_no_folder_for_others(spark: A
     assert session._started is not None
     session._started.seek(0)
     assert CANARY.encode() not in session._started.read()
-    assert _temporary(), "what is below is as private as the folder that it is in"
-    for folder in _temporary():
+    blocks = spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager()
+    places = [Path(spark.sparkContext._temp_dir).parent, *map(Path, blocks.localDirsString())]
+    assert len(places) > 1, "what is below is as private as the folder that it is in"
+    for folder in places:
         assert stat.S_IMODE(folder.stat().st_mode) & 0o077 == 0, folder
-
-
-def _temporary() -> list[Path]:
-    """Return the folders of Spark among the temporary ones."""
-    mine = os.geteuid()
-    places = [*Path(tempfile.gettempdir()).glob("spark-*"), *Path(tempfile.gettempdir()).glob("blockmgr-*")]
-    return [place for place in places if place.stat().st_uid == mine]
 
 
 def test_hostile_keys_reach_spark_as_values(spark: Any, tmp_path: Path) -> None:

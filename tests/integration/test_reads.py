@@ -263,6 +263,26 @@ def test_plain_sql_gives_the_same_through_duckdb_and_spark(points: OpenTable, qu
         assert ours.type == theirs.type or (pa.types.is_integer(ours.type) and pa.types.is_integer(theirs.type))
 
 
+def test_a_view_of_spark_holds_a_lease_until_it_is_replaced(warehouse: Warehouse, tmp_path: Path, spark: Any) -> None:
+    """Queries through Ebb hold one while they run, and leave those of the session's own views as they are."""
+    table = _filled(warehouse, tmp_path, keys=10, records=50, pay=10)
+    warehouse.sql("SELECT count(*) FROM t", engine="spark")
+    assert table.status().leases == ()
+    warehouse.register(spark)
+    count = spark.sql("SELECT * FROM t").count()
+    (lease,) = table.status().leases
+    for _ in range(3):
+        table.update()
+    assert table.erase().files_leased
+    assert spark.sql("SELECT * FROM t").count() == count
+
+    warehouse.register(spark)
+    assert [each.version > lease.version for each in table.status().leases] == [True]
+    assert table.erase().files_leased == 0
+    warehouse.sql("SELECT count(*) FROM t", engine="spark")
+    assert len(table.status().leases) == 1
+
+
 def test_a_warm_sql_session_follows_the_newest_window(warehouse: Warehouse, tmp_path: Path) -> None:
     table = _filled(warehouse, tmp_path, keys=10, records=50, pay=10)
     session = warehouse.sql_session()

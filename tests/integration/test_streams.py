@@ -80,3 +80,21 @@ def test_a_stream_that_comes_too_late_fails_and_leaves_nothing_out(
 
     with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
         followed(spark, table, tmp_path)
+
+
+def test_a_stream_goes_on_when_records_are_amended_and_forgotten(
+    warehouse: Warehouse, spark: Any, tmp_path: Path
+) -> None:
+    """That is why these commits say that no data changed: one that adds and removes would end the stream, as rebuild does."""
+    table = integer_table(warehouse, reader_time="20", deletion_bound="30", **STRATEGIES["retire"])
+    for slot in (1, 2, 3):
+        table.update(arrow_batch([Record(10 * slot + n, f"k{n}", slot, slot + 4) for n in range(3)]), at=slot)
+    assert len(followed(spark, table, tmp_path)) == 9
+    table.amend("k0", expires=7)
+    table.forget("k1")
+    table.update(arrow_batch([Record(40, "k0", 4, 9)]), at=4)
+    table.amend("k0", expires=6)
+
+    assert followed(spark, table, tmp_path) == [10, 11, 12, 20, 21, 22, 30, 31, 32, 40]
+    left = spark.read.format("delta").load(str(table.table.folder)).where("_exp_slot > 4")
+    assert sorted(row.id for row in left.collect()) == [10, 12, 20, 22, 30, 32, 40]

@@ -1,4 +1,4 @@
-"""Random histories in which records are forgotten among updates, seals, purges, erasures and kills, against the model.
+"""Random histories in which records are amended, forgotten, held and released among updates, seals, purges, erasures and kills, against the model.
 
 A kill breaks a request or an update off at a random step; whoever comes next finds the state before or after, and the
 request is made again. A follower reads all changes, and has in the end what the model told it; if records were forgotten
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ebb import OpenTable, TooLateError
+from ebb import HeldError, InputError, OpenTable, TooLateError
 from tests.builders import arrow_batch, integer_table, open_warehouse, scanned
 from tests.canaries import canaries_on_disk
 from tests.faults import Interruption, armed
@@ -39,10 +39,10 @@ class History:
         self.root, self.dice = root, dice
         integer_table(open_warehouse(root), reader_time="1", **way)
         self.model = Model(self.table.table.snapshot().spec.timeline)
-        self.number = self.clock = self.edits = self.kills = self.late = 0
+        self.number = self.clock = self.edits = self.kills = self.late = self.cases = 0
         self.told: Told = Counter()
         self.expected: Told = Counter()
-        self.version = -1
+        self.version = 0
         self.gone: dict[str, int] = {}  # canaries that must be gone, and from which slot on
 
     @property
@@ -69,6 +69,33 @@ class History:
         self.gone = {key: slot for key, slot in self.gone.items() if key not in {record.key for record in batch}}
         self.done(lambda table: table.update(arrow_batch(batch), at=self.clock))
 
+    def amend(self) -> None:
+        """Let records of a key, or some others, expire at another time; if one would live too long, they must all stay."""
+        key, expires = self.key(), self.clock + self.dice.randrange(1, SPAN)
+        modulus, rest = self.dice.randrange(1, 4), self.dice.randrange(3)
+        by_key = self.dice.random() < 0.5
+
+        def chosen(record: Record) -> bool:
+            return record.key == key if by_key else record.id % modulus == rest
+
+        ids = [record.id for record in self.model.window() if chosen(record) and record.expires != expires]
+        asked: dict[str, Any] = {} if by_key else {"where": f"id in ({', '.join(map(str, ids or [0]))})", "yes": True}
+
+        def work(table: OpenTable) -> Any:
+            return table.amend(*([key] if by_key else []), expires=expires, **asked)
+
+        if self.model.held() & set(ids):
+            with pytest.raises(HeldError):
+                work(self.table)
+            return
+        if any(r.id in ids and expires - (r.inserted or 0) > SPAN for r in self.model.window()):
+            with pytest.raises(InputError, match="longer than the span"):
+                work(self.table)
+            return
+        self.tell("amended", self.model.amend(chosen, expires))
+        self.edits += 1
+        self.done(work)
+
     def forget(self) -> None:
         within = self.dice.choice([None, 0, 1, 2])
         if self.dice.random() < 0.7:
@@ -81,9 +108,36 @@ class History:
             first = self.number // 2
             chosen = lambda record: record.id < first and record.id > first - modulus  # noqa: E731
             asked = ((), {"where": f"id < {first} and id > {first - modulus}", "yes": True})
+        held = self.model.held()
+        if any(record.id in held and chosen(record) for record in self.model.kept):
+            self.gone.pop(asked[0][0] if asked[0] else "", None)
+            with pytest.raises(HeldError):
+                self.table.forget(*asked[0], within=within, **asked[1])
+            return
         self.tell("forgotten", self.model.forget(chosen))
         self.edits += 1
         self.done(lambda table: table.forget(*asked[0], within=within, **asked[1]))
+
+    def hold(self) -> None:
+        """Hold records of a key or those of a range of ids, with or without what comes, or release a case."""
+        if self.model.holds and self.dice.random() < 0.5:
+            case = self.dice.choice(sorted(self.model.holds))
+            self.model.release(case)
+            self.done(lambda table: case in [held.case for held in table.holds()] and table.release(case))
+            return
+        self.cases += 1
+        case, key, arrivals = f"c{self.cases}", self.key(), self.dice.random() < 0.5
+        by_key, first = self.dice.random() < 0.6, self.number - 3
+
+        def chosen(record: Record) -> bool:
+            return record.key == key if by_key else record.id >= first
+
+        which: dict[str, Any] = {} if by_key else {"where": f"id >= {first}"}
+        self.model.hold(case, chosen, arrivals=arrivals)
+        if not arrivals and not self.model.holds[case] & {record.id for record in self.model.window()}:
+            self.model.release(case)  # there is nothing to hold
+        self.edits += 1
+        self.done(lambda table: table.hold(*([key] if by_key else []), case=case, arrivals=arrivals, **which))
 
     def done(self, work: Callable[[OpenTable], Any]) -> None:
         """Do something, perhaps killed on the way and then done again."""
@@ -113,13 +167,19 @@ class History:
         probed = table.probe(key)
         assert sorted(probed["id"].to_pylist()) == [id for id, other, *_ in window if other == key]
         self.follow(table)
+        assert {each.case for each in table.holds()} == self.model.holds.keys()
+        assert sorted(i for batch in table.held() for i in batch["id"].to_pylist()) == sorted(self.model.held())
+        for case, ids in self.model.holds.items():
+            assert sorted(i for batch in table.held(case) for i in batch["id"].to_pylist()) == sorted(ids)
+        assert table.status().deletion_bound_kept
+        assert table.check(deep=True).findings == ()
         late = {key for key, slot in self.gone.items() if slot <= self.clock}
         assert not late & canaries_on_disk(self.root)
 
     def follow(self, table: OpenTable) -> None:
         """Take in what was committed since the last time; a follower that is late says so, and begins anew from there."""
         try:
-            for commit in table.changes("start" if self.version < 0 else self.version, expiries=True):
+            for commit in table.changes(self.version, expiries=True):
                 rows = commit.records.read_all().to_pylist()
                 self.told.update((row["_change"], row["id"], row["expires"]) for row in rows)
                 self.version = commit.version
@@ -140,7 +200,7 @@ def test_after_any_history_the_table_is_the_model_and_a_follower_knows_why(
         history = History(tmp_path / str(number), WAYS[way], dice)
         history.update()
         for _ in range(STEPS):
-            dice.choice([history.update, history.update, history.forget, history.upkeep])()
+            dice.choice([history.update, history.update, history.forget, history.amend, history.hold, history.upkeep])()
             history.check()
             steps += 1
         for _ in range(3):

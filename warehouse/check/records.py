@@ -89,7 +89,9 @@ def _problems(
         return
     inserted, expires = table[INSERTED_SLOT].to_numpy(), table[EXPIRES_SLOT].to_numpy()
     yield from _slot_problems(table, spec, clock, inserted, expires)
-    line = ((spec.grid.groups, inserted, cell.group), (spec.grid.cohorts, expires, cell.cohort))
+    line = [(spec.grid.groups, inserted, cell.group), (spec.grid.cohorts, expires, cell.cohort)]
+    if cell.is_held:
+        line.pop()
     if any(_is_elsewhere(axis, slots, place) for axis, slots, place in line):
         yield Problem("cell", f"a record lies in cell {cell}, and its slots belong to another one")
     if not _is_sorted(table, (*spec.key, EXPIRES_SLOT)):

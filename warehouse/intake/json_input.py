@@ -11,11 +11,11 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
+from typing import IO, Any, AnyStr
 
 import pyarrow as pa
 
-from ebb.index.errors import SchemaDriftError
+from ebb.index.errors import SchemaDriftError, UnreadableInputError
 from ebb.index.inputs import InputSchema
 from ebb.warehouse.intake.convert import convert_values
 from ebb.warehouse.intake.received import Unread, received, unread
@@ -26,6 +26,7 @@ __all__ = ["decode", "first_lines", "read_json"]
 _LINES = 16 * 1024  # that are converted together
 _WAITING_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
+_MOST_BYTES = 64 * 1024 * 1024  # of a line: one without an end, or packed, could take all memory
 
 
 class _TwiceError(ValueError):
@@ -60,18 +61,37 @@ def _lines(path: str, encoding: str, start: int, stop: int | None) -> Iterator[b
     with open_text(path) as raw:
         if encoding not in ("utf-8", "utf-8-sig"):
             with io.TextIOWrapper(raw, encoding, newline="\n") as text:
-                yield from (line.rstrip("\r\n").encode() for line in text)
+                yield from (line.rstrip("\r\n").encode() for line in _short(path, text))
             return
         place = start
         if start:  # a line belongs to where it starts
             raw.seek(start - 1)
-            place += len(raw.readline()) - 1
-        for line in raw:
+            place += _rest(raw) - 1
+        for line in _short(path, raw):
             if stop is not None and place >= stop:
                 return
             is_first = place == 0
             place += len(line)
             yield (line.removeprefix(b"\xef\xbb\xbf") if is_first else line).rstrip(b"\r\n")
+
+
+def _short(path: str, text: IO[AnyStr]) -> Iterator[AnyStr]:
+    """Yield lines; refuses one that nobody would write."""
+    while line := text.readline(_MOST_BYTES + 1):
+        if len(line) > _MOST_BYTES:
+            reason = f"a line has more than {_MOST_BYTES // 1024**2} MiB"
+            raise UnreadableInputError(path, reason, "write one object per line")
+        yield line
+
+
+def _rest(raw: IO[bytes]) -> int:
+    """Pass over the rest of a line; returns how many bytes it has."""
+    count = 0
+    while part := raw.readline(_BLOCK_BYTES):
+        count += len(part)
+        if part.endswith(b"\n"):
+            break
+    return count
 
 
 def first_lines(path: str, starts: Sequence[int]) -> list[int]:

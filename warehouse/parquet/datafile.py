@@ -207,5 +207,4 @@ def read_errors(path: str) -> Iterator[None]:
         step = "ask for fewer columns, or give the process more"
         raise EngineError("there is not enough memory", f"to read {path}", step) from error
     except (OSError, pa.ArrowException) as error:
-        step = "its version was erased while it was read, run the command again; or the table is damaged"
-        raise read_error(error, "a data file", path, missing=step) from error
+        raise read_error(error, "a data file", path) from error

@@ -4,12 +4,14 @@ The log says which files each load or update added; the records in them that wer
 what it admitted. What expired lies in the files that were live before: the records between the two clocks. Amended
 records have files of their own, and of forgotten ones the log says where they were. All are
 read as windows are, every byte checked, and a commit's records are counted against what the log says of it. Files that
-were removed since stay for the grace period, or as long as somebody allowed who had records forgotten. Before the first record of a commit is handed out, every file that it
+were removed since stay for the grace period and as long as somebody follows, who holds a lease on its position, or as
+long as somebody allowed who had records forgotten. Before the first record of a commit is handed out, every file that it
 needs is looked for: a follower that comes too late learns where it can go on, and never gets less.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +19,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ebb.index.cellfile import CellFile
+from ebb.index.cellfile import AMENDED, CellFile
 from ebb.index.changes import (
     ADMITTED,
-    AMENDED,
     CHANGE,
     EXPIRED,
     FORGOTTEN,
@@ -51,6 +52,7 @@ from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Changes", "CommitChanges"]
 
+_HOLD_SECONDS = 1.0  # from one lease to the next, while there is much to catch up with
 _WRONG = "the files of a commit do not hold what the log says"
 
 
@@ -85,18 +87,21 @@ class Changes:
         columns: Sequence[str] | None = None,
         wait: Callable[[], None] | None = None,
     ) -> None:
-        self._window, self._wait = window, wait
+        self._wait, self._finder = wait, window.finder
         self._snapshot = window.snapshot
         self._columns, self._has_expiries = window.names(columns), expiries
+        self._schema = window.schema(self._columns)
         self._live: dict[str, CellFile] | None = None  # the files after the position, if what expires is asked for
+        self._lease = window.lease.at(self._snapshot, -1)  # nothing goes while the position is looked for
         self._version = self._position(since, self._snapshot)
+        self._hold()
         self._next()  # whoever comes too late learns it before anything is printed
 
     @property
     def schema(self) -> pa.Schema:
         """Return the columns: what happened, in which version and slot, and the record's own."""
         own = [(CHANGE, pa.string()), (VERSION, pa.int64()), (SLOT, pa.int64())]
-        return pa.schema([*(pa.field(*each) for each in own), *self._window.schema(self._columns)])
+        return pa.schema([*(pa.field(*each) for each in own), *self._schema])
 
     @property
     def version(self) -> int:
@@ -114,10 +119,17 @@ class Changes:
                 entry, found = step
                 yield self._changes(found)
                 self._move(entry)
+                if time.monotonic() - self._held >= _HOLD_SECONDS:
+                    self._hold()
             elif self._wait is None:
                 return
             else:
+                self._hold()
                 self._wait()
+
+    def _hold(self) -> None:
+        """Keep what was removed after the position, and no longer what was removed before."""
+        self._lease, self._held = self._lease.at(self._snapshot, self._version), time.monotonic()
 
     def _next(self) -> tuple[LogEntry, Moved | Edited] | None:
         """Go on to just before the next commit that changed the window; return it if there is one.
@@ -296,7 +308,7 @@ class Changes:
             raise CorruptionError(_WRONG, facts, "restore the table")
 
     def _answer(self, request: Read, clock: int) -> Answer:
-        return Answer(self._snapshot, self._window.finder, request, clock=clock, as_of=None, cost=Cost())
+        return Answer(self._snapshot, self._finder, request, clock=clock, as_of=None, cost=Cost())
 
     def _marked(self, table: pa.Table, change: str, version: int, slot: pa.ChunkedArray | int) -> pa.Table:
         count = table.num_rows

@@ -32,7 +32,7 @@ from ebb.warehouse.read.pool import in_parallel
 from ebb.warehouse.read.request import Read
 from ebb.warehouse.read.window import Window
 
-__all__ = ["Choice", "choose", "records_at"]
+__all__ = ["Choice", "choose", "expiry_slots", "records_at"]
 
 _Work = tuple[CellFile, DataFile, list[int]]
 
@@ -71,6 +71,15 @@ def _joined(one: Chosen, other: Chosen) -> Chosen:
         expired=one.expired + other.expired,
         first_inserted=min(times, default=None),
     )
+
+
+def expiry_slots(window: Window, file: CellFile) -> dict[int, Any]:
+    """Return the expiration slots of all records of a file, row group by row group."""
+    data = window.finder.open(file, keep=False, cost=window.cost)
+    return {
+        number: read_row_groups([(data, [number])], [EXPIRES_SLOT])[EXPIRES_SLOT].to_numpy()
+        for number in range(data.row_groups)
+    }
 
 
 def records_at(window: Window, file: CellFile, places: Places, columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -47,7 +47,7 @@ class LatestWindow(Window):
         spool = _Spool(self.snapshot.spec.key)
         marked = replace(request, with_marks=True)
         # A window that is kept may have been left behind: the newest is where a read starts.
-        last: Window = replace(self, snapshot=self.snapshot.table.snapshot())
+        last = self.newest()
         spool.add(last.tables(marked))
         seen = {file.path for file in last.snapshot.files}
         with ExitStack() as quiet:

@@ -7,13 +7,14 @@ expiration time. A moment that ``follows_clock``, as the present does, is the cl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import InputError, UsageError
+from ebb.index.errors import CorruptionError, InputError, UsageError, WarehouseError
 from ebb.index.keys import Wanted, wanted_keys, wanted_prefix, wanted_range
 from ebb.index.predicate.syntax import Predicate, parse_predicate
 from ebb.index.predicate.typed import check
@@ -23,6 +24,7 @@ from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.key_values import key_value, key_values
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.store.errors import memory_errors
+from ebb.warehouse.table.leases import HeldLease
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = ["Window"]
@@ -34,6 +36,7 @@ class Window:
 
     snapshot: Snapshot
     finder: Finder
+    lease: HeldLease | None = field(default=None, compare=False)  # None under the writer's lock: nobody erases then
     as_of: int | None = None
     follows_clock: bool = False
     cost: Cost = field(default_factory=Cost, compare=False)  # of everything that was read through it
@@ -160,8 +163,30 @@ class Window:
             return
         self.cost.files += len(live)
         answer = Answer(self.snapshot, self.finder, request, clock=self.clock, as_of=self.moment, cost=self.cost)
-        with memory_errors("the read failed"):
+        with self.reading(), memory_errors("the read failed"):
             yield from answer.probe(live, request.wanted) if request.wanted is not None else answer.scan(live)
+
+    def newest(self) -> Window:
+        """Return the newest window, at the same moment."""
+        if self.lease is None:
+            return replace(self, snapshot=self.snapshot.table.snapshot())
+        snapshot, lease = self.lease.newest()
+        return replace(self, snapshot=snapshot, lease=lease)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Tell a file that was erased while its version was read from one that is lost."""
+        try:
+            yield
+        except CorruptionError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise self._why_gone(error.__cause__.filename) or error from error.__cause__
+            raise
+
+    def _why_gone(self, file: str) -> WarehouseError | None:
+        newest = self.snapshot.table.snapshot()
+        is_live = file.removeprefix(f"{self.finder.table}/") in {live.path for live in newest.files}
+        return None if is_live or self.lease is None else self.lease.why_erased(self.version)
 
     def visible_files(self) -> list[CellFile]:
         """Return the files with records that may be visible."""

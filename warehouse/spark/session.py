@@ -116,7 +116,7 @@ def _session(settings: Settings, *, delta: bool) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with _quiet():
         conf = SparkConf().setMaster(master).setAll(list(wanted.items()))
-        with _undisturbed():
+        with _undisturbed(), _private():
             SparkContext._ensure_initialized(conf=conf)
         session = SparkSession.builder.config(conf=conf).getOrCreate()
         # A JVM that dies is told by our errors, not by a traceback of the thread that listens to it.
@@ -140,6 +140,16 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
         if held:
             signal.raise_signal(held[0])
+
+
+@contextmanager
+def _private() -> Iterator[None]:
+    """Let the JVM start with a mask that keeps others from what it writes: records, on their way through its temporary folders."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

@@ -161,7 +161,8 @@ class _Files(ds.Dataset):
     def __init__(self, window: Window, failed: list[WarehouseError]) -> None:
         # Not the base's, which is for files that Arrow reads by itself.
         self._window, self._failed = window, failed
-        self._files = [window.finder.open(file) for file in window.visible_files()]
+        with window.reading():
+            self._files = [window.finder.open(file) for file in window.visible_files()]
         form = ds.ParquetFileFormat()
         self._footers = [form.make_fragment(pa.BufferReader(MAGIC + file.tail)) for file in self._files]
 
@@ -200,8 +201,9 @@ class _Files(ds.Dataset):
                     yield file, portion
 
         try:
-            for table in in_parallel(work, tasks()):
-                yield from table.to_batches()
+            with self._window.reading():
+                for table in in_parallel(work, tasks()):
+                    yield from table.to_batches()
         except WarehouseError as error:
             self._failed.append(error)
             raise

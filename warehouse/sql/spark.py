@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from ebb.index.columns import EXPIRES_SLOT, Column
 from ebb.index.errors import UsageError
@@ -14,7 +15,8 @@ from ebb.warehouse.read.request import Read
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.spark.errors import spark_errors
 from ebb.warehouse.sql.condition import to_sql
-from ebb.warehouse.table.snapshot import Snapshot
+from ebb.warehouse.table.leases import HeldLease
+from ebb.warehouse.table.snapshot import Snapshot, Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = [
     "answer",
     "create_view",
+    "held_tables",
     "lasting_sql",
+    "let_go",
     "query",
     "register",
     "scan_by_spark",
@@ -41,6 +45,7 @@ _CHANGES = re.compile(
 _RUNS_CODE = {"reflect", "java_method", "try_reflect"}
 _FEW_FILES = 64  # looking for more takes Spark longer than asking Delta
 _PATTERN = re.compile(r"[*?{}\[\]\\]")  # what Spark takes for a pattern in a path
+_LEASES: WeakKeyDictionary[SparkSession, dict[str, HeldLease]] = WeakKeyDictionary()  # of the views of each session
 _VIEW_NAME = re.compile("[A-Za-z0-9_]{1,128}")
 
 
@@ -88,17 +93,34 @@ def create_view(spark: SparkSession, name: str, statement: str) -> None:
 
 
 def register(spark: SparkSession, windows: Iterable[Window]) -> None:
-    """Make each window a temporary view with the name of its table in any session that has Delta's jars."""
+    """Make each window a temporary view with the name of its table in any session that has Delta's jars.
+
+    A view holds its window's lease until it is replaced or its session is gone.
+    """
+    held = _LEASES.setdefault(spark, {})
     for window in windows:
         name = window.snapshot.table.name
         with spark_errors(f"table {name} cannot be shown to SQL"):
             _frame(spark, window).createOrReplaceTempView(name)
+        held[name] = window.lease
 
 
 def unregister(spark: SparkSession, name: str) -> None:
     """Take a table's view away, if there is one."""
     with spark_errors(f"table {name} cannot be taken from SQL"):
         spark.catalog.dropTempView(name)
+    _LEASES.get(spark, {}).pop(name, None)
+
+
+def held_tables(spark: SparkSession) -> frozenset[Table]:
+    """Return the tables whose views in a session hold a lease."""
+    return frozenset(lease.table for lease in _LEASES.get(spark, {}).values())
+
+
+def let_go(spark: SparkSession, tables: Iterable[Table]) -> None:
+    """Give up the leases of views that nobody asks any more."""
+    for table in tables:
+        _LEASES.get(spark, {}).pop(table.name, None)
 
 
 def _frame(spark: SparkSession, window: Window, condition: str | None = None) -> DataFrame:

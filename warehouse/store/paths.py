@@ -19,12 +19,14 @@ __all__ = [
     "EVIDENCE",
     "HEAD",
     "HIDDEN",
+    "HOLDS",
     "LANDING_APPLIED",
     "LANDING_LOCK",
     "LANDING_REASONS",
     "LANDING_REFUSED",
     "LANDING_TAKEN",
     "LAST_CHECKPOINT",
+    "LEASES",
     "LOCK",
     "LOG",
     "MANIFEST",
@@ -41,10 +43,12 @@ __all__ = [
     "copied_name",
     "doomed_folder",
     "dropped_name",
+    "ended_name",
     "entry_name",
     "entry_version",
     "folders_above",
     "footer_hash_in",
+    "hold_name",
     "inside",
     "is_data_file",
     "is_inside",
@@ -53,7 +57,10 @@ __all__ = [
     "is_unfinished",
     "journal_lines",
     "journal_segment",
+    "lease_id",
+    "lease_name",
     "new_data_file",
+    "new_lease_name",
     "new_table_name",
     "numbered_batch",
     "numbered_file",
@@ -80,7 +87,9 @@ HEAD = "head"  # the head record, below the hidden one
 CHECKED = "checked"  # what the last checks found, below the hidden one
 CHECKPOINTING = "checkpoint"  # the folder in which a checkpoint is made, below the hidden one
 UNSYNCED = "unsynced"  # below the hidden one: somebody wrote who did not wait for the disk
+HOLDS = "holds"  # the folder of what says which records are held, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
+LEASES = "leases"  # the folder of leases, below the hidden one
 EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
 BACKUPS = "backups"  # the folder of what a table remembers of its backups, below the hidden one
 MANIFEST = "manifest"  # in the folder of a backup
@@ -99,6 +108,7 @@ _SEGMENT = re.compile(r"seen-[0-9a-f]+-[0-9a-f]{8}")
 _RANGES = re.compile(r"[0-9]+-[0-9]+-[0-9a-f]+")
 _FORMAT = re.compile(r"(\.[A-Za-z]\w*)?\.[A-Za-z]\w*$")  # also of a packed text; digits belong to the tick
 _ENTRY = re.compile(r"([0-9]{20})\.json")
+_LEASE = re.compile(r"([0-9a-f]{12})\.lease")
 _JOURNAL = re.compile(r"([0-9]{12})-([0-9]{12})\.jsonl")
 _HASHED = re.compile(r"-([0-9a-f]{16})\.parquet$")
 
@@ -179,6 +189,31 @@ def ranges_name(generation: int, cohort: int) -> str:
     return f"{generation}-{cohort}-{_id()}"
 
 
+def lease_name(id: str) -> str:
+    """Return the name of a lease."""
+    return f"{id}.lease"
+
+
+def new_lease_name(id: str) -> str:
+    """Return the name under which a lease is written before it gets its own."""
+    return f"{id}.new"
+
+
+def ended_name(id: str) -> str:
+    """Return the name of what says why a lease was ended."""
+    return f"{id}.ended"
+
+
+def lease_id(name: str) -> str | None:
+    """Return the id in the name of a lease; None if it is something else.
+
+    >>> lease_id(lease_name("0123456789ab")), lease_id(ended_name("0123456789ab"))
+    ('0123456789ab', None)
+    """
+    match = _LEASE.fullmatch(name)
+    return match[1] if match else None
+
+
 def is_ranges(name: str) -> bool:
     """Whether an object with key ranges can have this name.
 
@@ -186,6 +221,11 @@ def is_ranges(name: str) -> bool:
     (True, False)
     """
     return _RANGES.fullmatch(name) is not None
+
+
+def hold_name() -> str:
+    """Return a new name for what says which records a case holds; the case's own may be anything."""
+    return _id()
 
 
 def segment_name(checksum: str) -> str:

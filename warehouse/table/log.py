@@ -73,7 +73,7 @@ def _each(of: Callable[[object], object]) -> Callable[[object], object]:
 _COUNTS = (
     "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "expired", "live", "live_before",
     "repeated", "repeated_of", "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written",
-    "exposed_since", "erased_version", "erased_files", "erased_bytes", "erased_ms", "records", "erase_by_ms", "erase_by_slot", "to_slot",
+    "exposed_since", "due_from", "erased_version", "erased_files", "erased_bytes", "erased_ms", "records", "erase_by_ms", "erase_by_slot", "to_slot",
     "restored_version",
 )  # fmt: skip
 # What each thing that a commit says must be: anybody may have written the entry.

@@ -43,5 +43,6 @@ def removal_by(entry: LogEntry, slot: int | None, exposed_since: int | None = No
         paths=tuple(path for path in entry.removed if is_inside(path)),  # others are not ours to delete
         size_bytes=entry.bytes_removed,
         exposed_since=entry.ebb.get("exposed_since", exposed_since),
+        due_from=entry.ebb.get("due_from"),
         erase_by=entry.ebb.get("erase_by_ms", entry.ebb.get("erase_by_slot")),
     )

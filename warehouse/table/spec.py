@@ -20,7 +20,7 @@ from ebb.index.inputs import InputRules, InputSchema
 from ebb.index.ledger import check_span, remembered_ticks
 from ebb.index.manifest import Copied
 from ebb.index.policy import check_size
-from ebb.index.stored import number
+from ebb.index.stored import number, text
 from ebb.index.strategy import Strategy, lag_ticks
 from ebb.index.timeline import TimeKind, Timeline
 
@@ -200,6 +200,7 @@ class TableSpec:
             msg = f"{name} is a Delta table that Ebb did not make; move its folder out of the warehouse"
             raise InputError(msg)
         try:
+            values = {key: text(value) for key, value in values.items()}
             version = int(values[VERSION_PROPERTY])
             if version != FORMAT_VERSION:
                 raise UpgradeError(name, version, FORMAT_VERSION)

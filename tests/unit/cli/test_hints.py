@@ -61,7 +61,9 @@ def test_every_option_and_command_that_a_step_names_exists() -> None:
     words = " ".join([*STEPS.values(), *LANDED_STEPS.values()])
     everything = typer.main.get_command(app)
     commands = [everything, *everything.commands.values()]  # type: ignore[attr-defined]  # a group has them
-    options = {name for command in commands for option in command.params for name in option.opts}
+    options = {
+        name for command in commands for option in command.params for name in (*option.opts, *option.secondary_opts)
+    }
 
     assert set(re.findall(r"--[a-z-]+", words)) - options == set()
     assert set(re.findall(r"\bebb ([a-z]+)", words)) <= set(_COMMANDS.split("|"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebb.cli.output.page import page
+from ebb.cli.output.page import page, read_written
 from ebb.cli.output.prometheus import exposition
-from ebb.index.errors import UsageError
+from ebb.index.errors import CorruptionError, UsageError
 from ebb.maintenance.inspect.metrics import Metric
 from ebb.maintenance.inspect.watch import Limits, watch
 from tests.builders import integer_table, open_warehouse, records, write_batch
 from tests.evidence import WAYS, WallTable
 from tests.foreign import planted
+from tests.seeds import drawn_seed, rounds
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
@@ -258,3 +260,14 @@ def test_the_page_is_made_of_the_report_alone(with_history: Command) -> None:
 
     assert page(report) == page(report)
     assert b"http" not in page(report), "it needs nothing but itself"
+
+
+def test_every_byte_of_a_page_counts(with_history: Command, record_property: Callable[[str, object], None]) -> None:
+    """What is shown, what is held, and what is around it."""
+    report = open_warehouse(with_history.root).table("t").evidence()
+    data, dice = page(report), random.Random(drawn_seed())
+    for place in (places := sorted(dice.sample(range(len(data)), min(rounds(300), len(data))))):
+        changed = data[:place] + bytes([data[place] ^ dice.randrange(1, 256)]) + data[place + 1 :]
+        with pytest.raises(CorruptionError, match="not as it was written"):
+            read_written(changed)
+    record_property("figures", f"bytes of a page changed: {len(places)}, not found 0")

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from deltalake import DeltaTable
 from ebb import Warehouse
 from ebb.cli.main import main
 from ebb.cli.output import render
-from tests.builders import arrow_batch, open_warehouse, records, write_batch
+from tests.builders import arrow_batch, integer_table, open_warehouse, records, write_batch
 from tests.foreign import planted, vouch
 from tests.model import Record
 from tests.unit.cli.command import Command
@@ -28,7 +30,7 @@ _STATUS = {
     "quarantined", "landing_waiting", "landing_refused", "evidence_retention", "evidence_retention_seconds", "bound_missed_at",
     "bound_missed_in_ticks", "recent_received", "recent_quarantined", "evidence_behind", "evidence_lost", "checked", "checked_seconds_ago",
     "check_failed",
-    "backups", "restored_version",
+    "backups", "restored_version", "files_leased", "leases",
 }  # fmt: skip
 
 
@@ -51,6 +53,37 @@ def test_status_lists_tables_and_tells_about_one(with_table: Command) -> None:
     lines = with_table.right("status", "t").out.splitlines()
     assert "clock        3 (slot 3)" in lines
     assert all(line == line.rstrip() for line in lines)
+
+
+def test_status_and_erase_tell_of_readers(ebb: Command) -> None:
+    """A shell is a reader, also while nobody types."""
+    table = integer_table(open_warehouse(ebb.root), strategy="rebuild", grid="1x1", reader_time="0", deletion_bound="5")
+    for slot in (1, 2):
+        table.update(arrow_batch(records((slot, "a", slot, slot + 4))), at=slot)
+    command = [sys.executable, "-m", "ebb.cli.main", "--warehouse", str(ebb.root), "shell", "t"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdin is not None
+        assert shell.stdout is not None
+        shell.stdin.write(".window\n")
+        shell.stdin.flush()
+        assert shell.stdout.readline().startswith("t at 2")
+        table.update(arrow_batch(records((3, "a", 3, 7))), at=3)
+        (lease,) = ebb.right("status", "t", "--json").json["leases"]
+        assert (lease["what"], lease["pid"]) == ("shell", shell.pid)
+        assert set(lease) == {"id", "pid", "host", "user", "what", "version", "since", "until"}
+        line = next(line for line in ebb.right("status", "t").out.splitlines() if line.startswith("readers"))
+        assert line.startswith(
+            f"readers      1 lease, the oldest on version {lease['version']} since {lease['since']} (shell"
+        )
+        assert line.endswith("; 1 removed file kept for them")
+        assert (
+            ebb.right("erase", "t").out
+            == "t: 0 files erased (0 B), 0 wait for readers, 1 kept for readers with a lease\n"
+        )
+        shell.stdin.close()
+        assert shell.wait(30) == 0
+    assert ebb.right("erase", "t", "--json").json["files_leased"] == 0
+    assert ebb.right("status", "t", "--json").json["leases"] == []
 
 
 def test_status_counts_what_is_in_quarantine_and_in_the_landing_folder(

@@ -16,12 +16,15 @@ from ebb.index.errors import (
     ConflictError,
     CorruptionError,
     EngineError,
+    ErasedError,
     ExpiredBatchError,
     FeatureError,
     ForeignCommitError,
+    HeldError,
     InDoubtError,
     InputError,
     JumpError,
+    LeaseEndedError,
     LockedError,
     LostHeadError,
     MassDeletionError,
@@ -75,6 +78,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         JumpError(43, 3, 40),
         "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
+    ),
+    (
+        HeldError("t", "forgotten", 3, ("c-1", "c-2")),
+        "table t: 3 of the records are held and cannot be forgotten: cases c-1, c-2; release them first, if the case allows it",
     ),
     (
         MassDeletionError("forget", 7, 12),
@@ -149,6 +156,14 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         ProtocolError("t", 2, 5, []),
         "table t needs reader 2 and writer 5 of Delta's protocol, and Ebb knows 1 and 2; take it back with the tool that raised it, or restore the table from a backup",
+    ),
+    (
+        ErasedError("t", 7, "this process could write no lease"),
+        "version 7 of table t was erased while it was read: this process could write no lease; read the table again",
+    ),
+    (
+        LeaseEndedError("t", 7, "2026-01-01T12:00:00Z", "somebody removed it"),
+        "version 7 of table t was erased while it was read: the lease on it ended at 2026-01-01T12:00:00Z, because somebody removed it; read the table again",
     ),
     (CorruptionError("a file is missing", "c1/x", "restore it"), "a file is missing: c1/x; restore it"),
     (

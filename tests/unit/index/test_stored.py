@@ -11,7 +11,7 @@ from ebb.index.histogram import Histogram
 from ebb.index.inputs import InputRules
 from ebb.index.ledger import Change
 from ebb.index.ranges import load_ranges
-from ebb.index.stored import items, members, number, number_or_none, text, unpacked
+from ebb.index.stored import items, members, number, number_or_none, parsed, text, unpacked
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, True, 1.0, "1", None, [1]])
@@ -69,3 +69,9 @@ def test_an_object_of_ranges_that_holds_something_else_is_none() -> None:
 def test_rules_of_another_kind_are_refused(rules: str) -> None:
     with pytest.raises(ValueError, match="should be"):
         InputRules.loads(rules)
+
+
+def test_json_that_is_nested_without_end_is_a_value_error_like_any_other() -> None:
+    for data in ("[" * 100_000, b"[" * 100_000, "{"):
+        with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
+            parsed(data)

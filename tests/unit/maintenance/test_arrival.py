@@ -8,6 +8,8 @@ import pytest
 
 from ebb import OpenTable, Warehouse
 from ebb.index.errors import ExpiredBatchError
+from ebb.maintenance.landing.run import Outcome
+from ebb.maintenance.schedule import Round
 from ebb.warehouse.settings import Settings
 from tests.builders import (
     NOW,
@@ -33,6 +35,13 @@ def table(tmp_path: Path) -> OpenTable:
 def late(count: int, first: int = 10, slot: int = 3) -> list[Record]:
     """Return records that have expired by the end of a slot."""
     return [Record(first + n, f"k{n}", slot - 1, slot) for n in range(count)]
+
+
+def ran(table: OpenTable, *, yes: bool = False) -> tuple[list[Outcome], Round]:
+    """Run the landing folder once; return what came of it."""
+    events = list(table.warehouse.run(once=True, yes=yes))
+    (done,) = (event for event in events if isinstance(event, Round))
+    return [event for event in events if isinstance(event, Outcome)], done
 
 
 def test_a_batch_that_has_expired_as_a_whole_is_refused(table: OpenTable) -> None:
@@ -84,7 +93,7 @@ def test_a_landed_batch_is_set_aside_and_the_clock_goes_on(table: OpenTable, tmp
     write_batch(landing / "3-y.parquet", late(15, first=50))
     write_batch(landing / "4-z.parquet", records((7, "z", 4, 8)))
 
-    *outcomes, done = list(table.warehouse.run(once=True))
+    outcomes, done = ran(table)
 
     assert done.failed
     told = [(o.slot, o.set_aside is not None, o.report is not None) for o in outcomes]
@@ -98,7 +107,7 @@ def test_a_landed_batch_is_set_aside_and_the_clock_goes_on(table: OpenTable, tmp
 def test_a_landed_batch_is_counted_if_that_is_meant(table: OpenTable, tmp_path: Path) -> None:
     write_batch(tmp_path / "landing" / "3-x.parquet", late(30))
 
-    outcome, done = list(table.warehouse.run(once=True, yes=True))
+    (outcome,), done = ran(table, yes=True)
 
     assert not done.failed
     assert outcome.report is not None

@@ -430,6 +430,68 @@ def test_what_a_killed_backup_copied_goes_when_it_expires(table: OpenTable, tmp_
     assert table.status().findings == ()
 
 
+def test_what_is_forgotten_is_in_no_byte_of_a_backup(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+    key = "canary-2-4-x"
+    assert key in canaries_below(tmp_path / "b")
+
+    done = table.forget(key, within=0)
+
+    assert (done.records, done.warnings) == (1, ())
+    assert canaries_below(tmp_path) == canaries_below(tmp_path / "b") != set()
+    assert key not in canaries_below(tmp_path)
+    again = open_warehouse(tmp_path / "again")
+    again.restore(tmp_path / "b", "t")
+    assert scanned_ids(again.table("t")) == scanned_ids(table)
+    assert again.table("t").check(deep=True).findings == ()
+
+
+def test_what_is_forgotten_leaves_a_backup_that_was_elsewhere_when_it_comes_back(
+    table: OpenTable, tmp_path: Path
+) -> None:
+    table.backup(tmp_path / "b")
+    key = "canary-2-4-x"
+    (tmp_path / "b").rename(tmp_path / "away")
+
+    done = table.forget(key, within=0)
+
+    assert any("cannot be reached" in text for text in done.warnings)
+    assert key in canaries_below(tmp_path / "away")
+    told = table.status()
+    assert told.backups[0].is_stale
+    assert [str(found).split(";")[0] for found in told.findings] == [
+        f"the backup {tmp_path}/b/t of table t may hold records that were forgotten, and it cannot be reached"
+    ]
+    (tmp_path / "away").rename(tmp_path / "b")
+    with pytest.raises(InputError, match="records of table t were forgotten after"):
+        table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+
+    assert table.update(at=3).warnings == ()
+
+    assert key not in canaries_below(tmp_path)
+    assert table.status().findings == ()
+    table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+    assert 204 not in scanned_ids(table.warehouse.table("u"))
+
+
+def test_a_backup_that_was_made_while_records_were_forgotten_is_made_again(table: OpenTable, tmp_path: Path) -> None:
+    key, said = "canary-2-4-x", []
+
+    def go_on(text: str) -> None:
+        if text.startswith("copying") and not said:
+            table.forget(key)
+        said.append(text)
+
+    assert table.backup(tmp_path / "b", progress=go_on).version == 2
+    assert key in canaries_below(tmp_path / "b")
+    assert table.status().backups[0].is_stale
+
+    table.update(at=3)
+
+    assert key not in canaries_below(tmp_path / "b")
+    assert not table.status().backups[0].is_stale
+
+
 def test_a_backup_that_is_no_longer_managed_is_left_alone(table: OpenTable, tmp_path: Path) -> None:
     table.backup(tmp_path / "b")
     before = digest_of(tmp_path / "b")

@@ -43,7 +43,7 @@ def file(min_exp: int, *, added: datetime = NOW) -> CellFile:
 def test_files_go_when_they_have_waited_for_the_grace_period() -> None:
     removals = [removal(3, hours_ago=5), removal(4, hours_ago=2), removal(7, hours_ago=1.9), removal(8)]
 
-    plan = plan_erase(removals, HOURS, grace_period=2 * HOUR, clock=1, now=NOW)
+    plan = plan_erase(removals, HOURS, grace_period=2 * HOUR, bound=9 * HOUR, clock=1, now=NOW)
 
     assert (plan.through, plan.size_bytes, plan.files_waiting) == (4, 20, 4)
     assert plan.paths == ("u3/x.parquet", "u3/y.parquet", "u4/x.parquet", "u4/y.parquet")
@@ -52,32 +52,37 @@ def test_files_go_when_they_have_waited_for_the_grace_period() -> None:
 def test_integers_wait_for_ticks() -> None:
     removals = [removal(3, slot=4), removal(4, slot=5), removal(5, slot=6)]
 
-    assert plan_erase(removals, TICKS, grace_period=11, clock=7, now=NOW).through == 4
-    assert plan_erase(removals, TICKS, grace_period=10, clock=7, now=NOW).through == 5
-    assert plan_erase(removals, TICKS, grace_period=30, clock=7, now=NOW).through == 3
-    assert plan_erase(removals, TICKS, grace_period=31, clock=7, now=NOW).through is None
+    assert plan_erase(removals, TICKS, grace_period=11, bound=900, clock=7, now=NOW).through == 4
+    assert plan_erase(removals, TICKS, grace_period=10, bound=900, clock=7, now=NOW).through == 5
+    assert plan_erase(removals, TICKS, grace_period=30, bound=900, clock=7, now=NOW).through == 3
+    assert plan_erase(removals, TICKS, grace_period=31, bound=900, clock=7, now=NOW).through is None
 
 
 def test_a_wall_clock_that_was_ahead_and_went_back_keeps_no_file_for_longer() -> None:
     """Commit 3 says that it was made next year; commit 4, which followed it, was made five hours ago."""
     removals = [removal(3, hours_ago=-9000), removal(4, hours_ago=5)]
 
-    assert plan_erase(removals, HOURS, grace_period=HOUR, clock=1, now=NOW).through == 4
+    assert plan_erase(removals, HOURS, grace_period=HOUR, bound=9 * HOUR, clock=1, now=NOW).through == 4
 
 
 def test_a_removal_in_slot_0_waits_no_longer_than_others() -> None:
-    assert plan_erase([removal(3, slot=0)], TICKS, grace_period=10, clock=7, now=NOW).through == 3
+    assert plan_erase([removal(3, slot=0)], TICKS, grace_period=10, bound=900, clock=7, now=NOW).through == 3
 
 
 def test_a_commit_that_does_not_say_when_it_was_made_shortens_no_wait() -> None:
     unknown = replace(removal(4), committed_ms=0)
 
-    assert plan_erase([removal(3), unknown], HOURS, grace_period=HOUR, clock=1, now=NOW).through is None
-    assert plan_erase([removal(3, hours_ago=2), unknown], HOURS, grace_period=HOUR, clock=1, now=NOW).through == 3
+    assert plan_erase([removal(3), unknown], HOURS, grace_period=HOUR, bound=9 * HOUR, clock=1, now=NOW).through is None
+    assert (
+        plan_erase(
+            [removal(3, hours_ago=2), unknown], HOURS, grace_period=HOUR, bound=9 * HOUR, clock=1, now=NOW
+        ).through
+        == 3
+    )
 
 
 def test_nothing_removed_is_nothing_to_erase() -> None:
-    plan = plan_erase([], HOURS, grace_period=HOUR, clock=None, now=NOW)
+    plan = plan_erase([], HOURS, grace_period=HOUR, bound=9 * HOUR, clock=None, now=NOW)
 
     assert (plan.paths, plan.through, plan.files_waiting) == ((), None, 0)
 

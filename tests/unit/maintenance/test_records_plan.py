@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ebb.index.cellfile import CellFile, Chosen
-from ebb.maintenance.plan.records import counts_of, plan_forget
+from ebb.index.cellfile import AMENDED, CellFile, Chosen
+from ebb.index.grid import Cell, Grid, Ring
+from ebb.maintenance.plan.records import counts_of, plan_amend, plan_forget
 from tests.filestore import cell_file
 
 
@@ -27,6 +28,26 @@ def test_files_of_one_run_are_one_run_again_and_runs_of_a_cell_stay_apart() -> N
     assert plan.rewrites[0].without == {"a/0/x/y/1": {0: [0]}, "a/0/x/y/2": {0: [0]}}
 
 
+def test_amended_records_go_to_the_cell_of_their_new_slot_in_their_own_group() -> None:
+    grid = Grid(Ring(2), Ring(3))
+    one, two = (
+        cell_file("a/0/x/y/1", (0, 0), exp=(4, 4), records=3),
+        cell_file("b/0/x/y/1", (0, 1), exp=(5, 5), records=3),
+    )
+    other = cell_file("b/0/x/y/2", (1, 1), exp=(5, 5))
+
+    plan = plan_amend(grid, [some(one, {4: 1}), some(two, {5: 1}), some(other, {5: 1})], clock=3, expires=("e", 9, 9))
+
+    moved = [rewrite for rewrite in plan.rewrites if rewrite.part == AMENDED]
+    assert [(rewrite.cell, [file.path for file in rewrite.inputs]) for rewrite in moved] == [
+        (Cell(0, 2), ["a/0/x/y/1", "b/0/x/y/1"]), (Cell(1, 2), ["b/0/x/y/2"]),
+    ]  # fmt: skip
+    assert moved[0].only == {"a/0/x/y/1": {0: [0]}, "b/0/x/y/1": {0: [0]}}
+    assert {rewrite.expires for rewrite in moved} == {("e", 9, 9)}
+    assert [rewrite.cell for rewrite in plan.rewrites if rewrite not in moved] == [Cell(0, 0), Cell(0, 1)]
+    assert plan.cells_touched <= plan.within == {one.cell, two.cell, other.cell, Cell(0, 2), Cell(1, 2)}
+
+
 def test_nothing_is_written_for_files_of_which_nothing_is_left() -> None:
     dead, whole = cell_file("a/0/x/y/1", exp=(2, 3), records=4), cell_file("a/0/x/y/2", exp=(5, 5), records=2)
 
@@ -46,3 +67,4 @@ def test_only_what_has_not_expired_is_counted() -> None:
 
 def test_no_chosen_record_leaves_everything_as_it_is() -> None:
     assert plan_forget([], clock=3).is_empty
+    assert plan_amend(Grid(Ring(2), Ring(3)), [], clock=3, expires=("e", 9, 9)).is_empty

@@ -71,7 +71,7 @@ STRANGE = {
         f"table t has reader feature amends, which Ebb {EBB} does not know; install a newer Ebb",
     ),
     "features": (
-        {"ebb.readerFeatures": "amends,pages", "ebb.writerFeatures": "holds"},
+        {"ebb.readerFeatures": "amends,pages", "ebb.writerFeatures": "keeps"},
         f"table t has reader features amends, pages, which Ebb {EBB} does not know; install a newer Ebb",
     ),
 }
@@ -134,13 +134,13 @@ def test_sql_answers_about_the_other_tables(table: OpenTable, model: Model) -> N
 # Writer features
 
 
-HOLDS = f"table t has writer features holds, leases, which Ebb {EBB} does not know, so it can be read and not written; install a newer Ebb"
+KEEPS = f"table t has writer features keeps, leases, which Ebb {EBB} does not know, so it can be read and not written; install a newer Ebb"
 
 
 @pytest.fixture
 def held(table: OpenTable, model: Model) -> OpenTable:
     """Return a table that a newer Ebb has given features for writers."""
-    declared_by_newer(table, {"ebb.writerFeatures": "leases,holds"})
+    declared_by_newer(table, {"ebb.writerFeatures": "leases,keeps"})
     return table
 
 
@@ -156,7 +156,7 @@ def test_writers_stop_before_they_change_anything(held: OpenTable, write: str) -
     before = state_of(held.table.root)
 
     for opened in (held, fresh(held)):
-        with pytest.raises(ebb.FeatureError, match=f"^{re.escape(HOLDS)}$"):
+        with pytest.raises(ebb.FeatureError, match=f"^{re.escape(KEEPS)}$"):
             EVERY_WRITE[write](opened)
 
     assert state_of(held.table.root) == before
@@ -165,7 +165,7 @@ def test_writers_stop_before_they_change_anything(held: OpenTable, write: str) -
 def test_the_commit_itself_asks_again(table: OpenTable, model: Model) -> None:
     """Whoever forgets the lock, or opens it for a reader, cannot commit either."""
     with table.table.lock():
-        declared_by_newer(table, {"ebb.writerFeatures": "holds"})
+        declared_by_newer(table, {"ebb.writerFeatures": "keeps"})
         snapshot = table.table.snapshot()
         for op in ("alter", "adopt"):
             with pytest.raises(ebb.FeatureError):
@@ -185,21 +185,21 @@ def test_an_adoption_is_refused_before_any_file_is_looked_into(held: OpenTable) 
 def test_status_says_who_may_not_write_and_check_fails(held: OpenTable, capsys: pytest.CaptureFixture[str]) -> None:
     command = Command(held.table.root, capsys)
 
-    assert held.status().not_writable == HOLDS
-    assert [str(finding) for finding in held.status().findings] == [HOLDS]
-    assert HOLDS in command.right("status", "t").out
-    assert HOLDS in command.right("status").out.splitlines()
+    assert held.status().not_writable == KEEPS
+    assert [str(finding) for finding in held.status().findings] == [KEEPS]
+    assert KEEPS in command.right("status", "t").out
+    assert KEEPS in command.right("status").out.splitlines()
     told = command.right("status", "t", "--json").json
-    assert (told["not_writable"], told["writer_features"], told["reader_features"]) == (HOLDS, ["holds", "leases"], [])
+    assert (told["not_writable"], told["writer_features"], told["reader_features"]) == (KEEPS, ["keeps", "leases"], [])
     for check in (command("status", "t", "--check"), command("status", "--check")):
-        assert (check.code, check.err) == (1, f"ebb: {HOLDS}\n")
+        assert (check.code, check.err) == (1, f"ebb: {KEEPS}\n")
 
 
 def test_a_command_that_writes_says_so_in_one_line(held: OpenTable, capsys: pytest.CaptureFixture[str]) -> None:
     command = Command(held.table.root, capsys)
 
     for arguments in COMMANDS["write"]:
-        assert command.wrong(*arguments, code=1) == HOLDS
+        assert command.wrong(*arguments, code=1) == KEEPS
     for arguments in COMMANDS["read"]:
         command.right(*arguments)
 
@@ -209,11 +209,11 @@ def test_a_run_goes_on_with_the_other_tables(tmp_path: Path) -> None:
     for name in ("a", "b"):
         filled(integer_table(warehouse, name, landing=str(tmp_path / name)))
         write_batch(tmp_path / name / "5-x.parquet", [Record(50, "k1", 5, 8)])
-    declared_by_newer(warehouse.table("a"), {"ebb.writerFeatures": "holds"})
+    declared_by_newer(warehouse.table("a"), {"ebb.writerFeatures": "keeps"})
 
     outcomes = {o.table: o for o in warehouse.run() if isinstance(o, Outcome)}
 
-    assert "table a has writer feature holds, which Ebb" in str(outcomes["a"].error)
+    assert "table a has writer feature keeps, which Ebb" in str(outcomes["a"].error)
     assert outcomes["b"].report is not None
     assert [table.status().clock for table in warehouse.tables()] == [4, 5]
     declared_by_newer(warehouse.table("a"), {"ebb.writerFeatures": ""})
@@ -227,7 +227,7 @@ def test_a_run_goes_on_with_the_other_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("kind", "view"), ("readerFeatures", "amends"), ("writerFeatures", "holds"), ("generation", "1"), ("formatVersion", "3"),
+        ("kind", "view"), ("readerFeatures", "amends"), ("writerFeatures", "keeps"), ("generation", "1"), ("formatVersion", "3"),
     ],
 )  # fmt: skip
 def test_another_tool_that_changes_the_contract_is_noticed(

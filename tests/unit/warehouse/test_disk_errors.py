@@ -74,7 +74,7 @@ def test_a_data_file_that_is_something_else_is_damaged(error: Exception) -> None
 
 
 def test_a_data_file_that_is_gone_is_missing() -> None:
-    with pytest.raises(CorruptionError, match=r"^a data file is missing: x; .*run the command again"), read_errors("x"):
+    with pytest.raises(CorruptionError, match=r"^a data file is missing: x; restore it"), read_errors("x"):
         raise system_error(errno.ENOENT)
 
 

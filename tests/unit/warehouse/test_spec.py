@@ -48,7 +48,7 @@ def specs(draw: st.DrawFn) -> TableSpec:
         quarantine_time=draw(st.integers(0, 10**9)),
         log_retention=draw(st.integers(0, 10**9)),
         landing=draw(st.none() | st.just("/landing/t")),
-        features=Features(writer=draw(st.sampled_from([(), ("holds",), ("holds", "leases")]))),
+        features=Features(writer=draw(st.sampled_from([(), ("keeps",), ("keeps", "leases")]))),
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_a_kind_that_is_not_known_asks_for_a_newer_ebb(spec: TableSpec, kind: st
 @laws
 @given(specs())
 def test_a_reader_feature_that_is_not_known_is_refused_whoever_asks(spec: TableSpec) -> None:
-    stated = {"ebb.readerFeatures": "pages2,amends", "ebb.writerFeatures": "holds"}
+    stated = {"ebb.readerFeatures": "pages2,amends", "ebb.writerFeatures": "keeps"}
 
     with pytest.raises(FeatureError, match="has reader features amends, pages2, which Ebb") as refused:
         TableSpec.from_properties("t", spec.columns, spec.properties() | stated)
@@ -106,11 +106,11 @@ def test_a_reader_feature_that_is_not_known_is_refused_whoever_asks(spec: TableS
 @laws
 @given(specs())
 def test_a_writer_feature_that_is_not_known_keeps_from_writing_only(spec: TableSpec) -> None:
-    read = TableSpec.from_properties("t", spec.columns, spec.properties() | {"ebb.writerFeatures": "leases,holds"})
+    read = TableSpec.from_properties("t", spec.columns, spec.properties() | {"ebb.writerFeatures": "leases,keeps"})
 
     refused = read.writer_refusal()
     assert refused is not None
-    assert refused.args == ("t", "writer", ("holds", "leases"), version("ebb"))
+    assert refused.args == ("t", "writer", ("keeps", "leases"), version("ebb"))
     assert replace(spec, features=Features()).writer_refusal() is None
 
 

@@ -22,6 +22,7 @@ from ebb.warehouse.intake.samples import infer_columns
 from ebb.warehouse.intake.source import check_inputs, find_inputs, split
 from ebb.warehouse.intake.text_input import encoding_of
 from tests.builders import integer_table, refused_records, scanned
+from tests.hostile import peak_bytes
 
 SCHEMA = "code STRING, net DECIMAL(6,2), came BIGINT, until BIGINT"
 
@@ -304,3 +305,18 @@ def test_a_sample_in_another_encoding_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("é;b\n1;x\n".encode("utf-16"))
     assert [column.name for column in infer_columns(tmp_path / "a.csv")] == ["é", "b"]
     assert encoding_of("x".encode("utf-16-le")) is None
+
+
+@pytest.mark.parametrize(("name", "says"), [("b.jsonl.gz", "a line has more than 64 MiB"), ("b.csv.gz", "a quote is not closed, or a record is larger than 16 MiB")])  # fmt: skip
+def test_a_packed_text_that_unpacks_to_one_endless_line_takes_no_memory(
+    table: OpenTable, tmp_path: Path, name: str, says: str
+) -> None:
+    with gzip.open(tmp_path / name, "wb", 1) as packed:
+        packed.write(b"code,net,came,until\n" if "csv" in name else b"")
+        for _ in range(600):
+            packed.write(b"a" * 1024**2)
+    before = peak_bytes()
+
+    with pytest.raises(ebb.InputError, match=says):
+        table.update(tmp_path / name, at=5, engine="direct")
+    assert peak_bytes() - before < 400 * 1024**2

@@ -1,8 +1,6 @@
-"""Changing what was promised about records: forgetting them now.
+"""Forgetting records: they leave the table now, and the disk within a time.
 
-Each is one commit that changes no other record: whoever follows the table's log leaves it out, and ``ebb changes`` tells it.
-A commit says how many records, who asked and under which case, and a hash of what was asked; never a key, because the
-log outlives the records.
+It is one commit that changes no other record: whoever follows the table's log leaves it out, and ``ebb changes`` tells it.
 """
 
 from __future__ import annotations
@@ -13,63 +11,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ebb.index.asked import asked_hash
 from ebb.index.cellfile import CellFile, Chosen
-from ebb.index.errors import MassDeletionError, UsageError
-from ebb.index.keys import Key
 from ebb.index.ledger import Change
 from ebb.index.places import dump_places
 from ebb.index.timeline import TimeKind, Timeline
-from ebb.index.values import plain
+from ebb.maintenance.ask import Ask, check_share
+from ebb.maintenance.backup_care import tend
+from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.carry_out import carry_out, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.copies import Found, opened_copies
+from ebb.maintenance.keep import check_not_held, opened_window
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since, gone_later
 from ebb.maintenance.plan.records import counts_of, plan_forget
 from ebb.maintenance.upkeep import Erasure, erase, erase_and_record, erase_plan
-from ebb.warehouse.read.choose import Choice, choose
-from ebb.warehouse.read.finder import Finder
-from ebb.warehouse.read.window import Window
+from ebb.warehouse.read.choose import choose
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import is_there
 from ebb.warehouse.table.cellfiles import file_on_disk
-from ebb.warehouse.table.commit import new_id
+from ebb.warehouse.table.leases import live_leases
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["Ask", "Forgotten", "forget"]
-
-_WORD_LETTERS = 100  # of a case and of who asked: the log keeps them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """Which records somebody asks for, who asks, and under which case."""
-
-    keys: tuple[Key, ...] = ()  # leading parts of a key stand for all keys that they lead
-    where: str | None = None
-    by: str
-    case: str | None = None
-
-    def __post_init__(self) -> None:
-        if bool(self.keys) == (self.where is not None):
-            msg = "it takes keys or a condition, one of them"
-            raise UsageError(msg, "pass one of them", hint="keys_or_where")
-        check_word("actor", self.by)
-        if self.case is not None:
-            check_word("case", self.case)
-
-    def choice(self, window: Window) -> Choice:
-        """Return what is asked for, checked against the table's columns."""
-        if self.keys:
-            return Choice(wanted=window.wanted(self.keys))
-        return Choice(where=window.predicate(self.where))
-
-    def said(self, op: str, **more: Any) -> dict[str, Any]:
-        """Return what the commit says of it."""
-        keys = {"keys": [[plain(part) for part in key] for key in self.keys]} if self.keys else {"where": self.where}
-        case = {} if self.case is None else {"case": self.case}
-        return {"op": op, **case, "by": self.by, "asked": asked_hash({**keys, **more}, new_id())}
+__all__ = ["Forgotten", "forget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +78,6 @@ class Forgotten:
         return {**{name: getattr(self, name) for name in names}, "landed_files": len(self.landed_files)}
 
 
-def opened_window(snapshot: Snapshot) -> Window:
-    """Return a window to look for records in."""
-    key = [snapshot.spec.column(name) for name in snapshot.spec.key]
-    return Window(snapshot, Finder(str(snapshot.table.folder), key))
-
-
 def forget(table: Table, ask: Ask, context: Context, *, within: int | None = None, yes: bool = False) -> Forgotten:
     """Remove records now: reads hide them from this commit on, and their bytes go within a time.
 
@@ -133,29 +91,22 @@ def forget(table: Table, ask: Ask, context: Context, *, within: int | None = Non
         work = _Forgetting(table.snapshot(), ask, context, within, time.monotonic())
         # What killed processes left may hold the records, and what is due to go may wait for a request that was killed.
         erased = Erasure() if context.dry_run else erase(work.snapshot, now=context.now, lock=lock)
+        erased = erased if context.dry_run else replace(erased, erased_ms=context.now_ms())
         context.progress("looking for the records")
         chosen, found = work.chosen(), copies.holding(work.snapshot, ask.choice(opened_window(work.snapshot)))
         planned = work.planned(chosen, found)
         if context.dry_run or planned.is_nothing:
             return planned
         check_share("forget", planned.records, work.snapshot, is_asked=yes or ask.where is None)
-        after, done = work.committed(chosen, planned, erased, lambda: copies.remove(found, context.now_ms()))
-        return _erased_at_once(after, done, context)
 
+        def remove() -> None:
+            mark_stale(table, work.snapshot.version + 1)
+            copies.remove(found, context.now_ms())
 
-def check_word(what: str, text: str) -> str:
-    """Refuse what the log should not keep as the name of a case or of somebody."""
-    if not (0 < len(text) <= _WORD_LETTERS and text.isprintable() and text == text.strip()):
-        msg = f"{what} {text!r} is not a short text; pass 1 to {_WORD_LETTERS} characters on one line"
-        raise UsageError(msg)
-    return text
-
-
-def check_share(what: str, records: int, snapshot: Snapshot, *, is_asked: bool) -> None:
-    """Refuse to take more than half of the live records away, unless that was asked for."""
-    live = snapshot.ledger.live_records
-    if 2 * records > live and not is_asked:
-        raise MassDeletionError(what, records, live)
+        after, done = work.committed(chosen, planned, erased, remove)
+        done = _erased_at_once(after, done, context)
+        tended = tend(table.snapshot(), context.wall())
+        return replace(done, warnings=(*done.warnings, *tended.warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +122,18 @@ class _Forgetting:
     def chosen(self) -> list[Chosen]:
         """Return where the records are in live files, whether they have expired or not."""
         window = opened_window(self.snapshot)
-        return choose(window, self.snapshot.files, self.ask.choice(window))
+        chosen = choose(window, self.snapshot.files, self.ask.choice(window))
+        check_not_held("forgotten", window, chosen)
+        return chosen
 
     def removed(self) -> int:
         """Return how many of them are in files that were removed before and would be erased too late."""
         spec, table = self.snapshot.spec, self.snapshot.table
-        if self.within is None or self.within >= spec.reader_time + spec.timeline.tick:
+        is_read = bool(live_leases(table, self.context.now))  # then they may be kept for longer
+        if (self.within is None or self.within >= spec.reader_time + spec.timeline.tick) and not is_read:
             return 0  # these go before, after their grace period
         window, by = opened_window(self.snapshot), min(self.deadline().values())
-        late = gone_later(erase_plan(self.snapshot, self.context.now).waiting, by)
+        late = gone_later(erase_plan(self.snapshot, self.context.now).kept, by)
         with disk_errors(f"removed files of table {table.name} cannot be looked into"):
             paths = (path for removal in late for path in removal.paths if is_there(table.folder / path))
             files = [file_on_disk(table.folder, path) for path in paths]
