@@ -17,7 +17,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.soak.steps import STEPS, WITH_JAVA, Step
+from tests.soak.steps import CHANGES, STEPS, WITH_JAVA, Step
 from tests.soak.world import Story, World
 
 __all__ = ["main", "soak"]
@@ -32,7 +32,7 @@ def soak(world: World, *, seconds: float, least: int = 0) -> None:
     while time.monotonic() < ends or world.figures["steps"] < least:
         story = Story.begin(world)
         print(f"story {world.figures['stories']}: {story.wish}", flush=True)
-        steps = STEPS | (WITH_JAVA if world.with_java else {})
+        steps = STEPS | ({} if story.readers else CHANGES) | (WITH_JAVA if world.with_java else {})
         for number in range(_STEPS_OF_A_STORY):
             if time.monotonic() >= ends and world.figures["steps"] >= least:
                 break

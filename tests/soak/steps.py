@@ -14,14 +14,15 @@ from collections.abc import Callable
 
 import pytest
 
-from ebb.index.errors import AppliedSlotError, JumpError, WarehouseError
-from tests.builders import arrow_batch, write_batch
+from ebb.index.errors import AppliedSlotError, HeldError, JumpError, WarehouseError
+from tests.builders import arrow_batch, open_warehouse, scanned_ids, write_batch
 from tests.crash.processes import Process, java_of, until, wait_for_end
+from tests.crash.worker import key_of
 from tests.faults import Interruption, armed, broken_disk, full_disk
 from tests.model import Record
 from tests.soak.world import Story
 
-__all__ = ["STEPS", "WITH_JAVA", "Step"]
+__all__ = ["CHANGES", "STEPS", "WITH_JAVA", "Step"]
 
 Step = Callable[[Story], None]
 _CHANGES = 60  # of files, that an update makes at most or nearly so
@@ -99,6 +100,72 @@ def alter(story: Story) -> None:
     """Change a declaration, in a commit like any other."""
     story.open().alter(deletion_bound=story.world.rng.choice((60, 61, 62)))
     story.acknowledged(story.open().table.snapshot().version)
+
+
+# --- Requests about records, and backups ------------------------------------------------------------------------------
+
+
+def _some_key(story: Story) -> tuple[str, Callable[[Record], bool]]:
+    key = key_of(story.world.rng.randrange(9))
+    return key, lambda record: record.key == key
+
+
+def forget(story: Story) -> None:
+    """Forget a key: its records go, but for those that a case holds, for which it is refused."""
+    if story.model.clock is None:
+        return
+    key, is_chosen = _some_key(story)
+    if story.model.held() & {record.id for record in story.model.kept if is_chosen(record)}:
+        with pytest.raises(HeldError):
+            story.open().forget(key, within=0)
+        return
+    done = story.open().forget(key, within=0)
+    assert done.records == len(story.model.forget(is_chosen))
+    story.acknowledged(done.version)
+    story.world.figures["forgotten records"] += done.records
+
+
+def amend(story: Story) -> None:
+    """Let the records of a key expire in the next tick but one."""
+    clock = story.model.clock
+    if clock is None:
+        return
+    key, is_chosen = _some_key(story)
+    done = story.open().amend(key, expires=clock + 2)
+    assert done.records == len(story.model.amend(is_chosen, clock + 2))
+    story.acknowledged(done.version)
+    story.world.figures["amended records"] += done.records
+
+
+def hold_or_release(story: Story) -> None:
+    """Hold a key for a case, perhaps with what arrives, or let a case go."""
+    if story.model.clock is None:
+        return
+    rng = story.world.rng
+    if story.model.holds and rng.random() < 0.6:
+        case = rng.choice(sorted(story.model.holds))
+        story.acknowledged(story.open().release(case).version)
+        story.model.release(case)
+        story.world.figures["releases"] += 1
+        return
+    key, is_chosen = _some_key(story)
+    case, arrivals = f"case-{story.world.figures['holds']}", rng.random() < 0.5
+    story.acknowledged(story.open().hold(key, case=case, arrivals=arrivals).version)
+    story.model.hold(case, is_chosen, arrivals=arrivals)
+    story.world.figures["holds"] += 1
+
+
+def back_up_and_restore(story: Story) -> None:
+    """Back up; then bring it back under another name: it is what the table is now."""
+    if story.model.clock is None:
+        return
+    warehouse = open_warehouse(story.world.root)
+    story.open().backup(story.world.backups)
+    warehouse.restore(story.world.backups, "t", new_name="again")
+    assert scanned_ids(warehouse.table("again")) == sorted(record.id for record in story.model.window())
+    warehouse.drop("again")
+    story.acknowledged(story.open().table.snapshot().version)
+    story.world.figures["backups restored"] += 1
 
 
 # --- What goes wrong ------------------------------------------------------------------------------------------------
@@ -193,6 +260,8 @@ def break_the_disk(story: Story) -> None:
 
 def change_readers(story: Story) -> None:
     """Kill a reader, and let another one begin."""
+    if not story.readers:
+        return
     story.judge_readers()
     reader = story.readers.pop(story.world.rng.randrange(len(story.readers)))
     reader.process.kill()
@@ -268,5 +337,7 @@ STEPS: dict[Step, int] = {
     change_readers: 1,
     land_and_run: 2,
     move_the_wall_clock: 2,
+    back_up_and_restore: 2,
 }
+CHANGES: dict[Step, int] = {forget: 3, amend: 3, hold_or_release: 4}
 WITH_JAVA: dict[Step, int] = {kill_spark: 2}
