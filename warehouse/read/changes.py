@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -87,21 +87,21 @@ class Changes:
         columns: Sequence[str] | None = None,
         wait: Callable[[], None] | None = None,
     ) -> None:
-        self._wait, self._finder = wait, window.finder
+        self._window, self._wait = replace(window, lease=None), wait  # the lease is on the position
         self._snapshot = window.snapshot
         self._columns, self._has_expiries = window.names(columns), expiries
-        self._schema = window.schema(self._columns)
         self._live: dict[str, CellFile] | None = None  # the files after the position, if what expires is asked for
-        self._lease = window.lease.at(self._snapshot, -1)  # nothing goes while the position is looked for
+        self._lease, self._held = window.lease, 0.0
+        self._hold(-1)  # nothing goes while the position is looked for
         self._version = self._position(since, self._snapshot)
-        self._hold()
+        self._hold(self._version)
         self._next()  # whoever comes too late learns it before anything is printed
 
     @property
     def schema(self) -> pa.Schema:
         """Return the columns: what happened, in which version and slot, and the record's own."""
         own = [(CHANGE, pa.string()), (VERSION, pa.int64()), (SLOT, pa.int64())]
-        return pa.schema([*(pa.field(*each) for each in own), *self._schema])
+        return pa.schema([*(pa.field(*each) for each in own), *self._window.schema(self._columns)])
 
     @property
     def version(self) -> int:
@@ -120,16 +120,18 @@ class Changes:
                 yield self._changes(found)
                 self._move(entry)
                 if time.monotonic() - self._held >= _HOLD_SECONDS:
-                    self._hold()
+                    self._hold(self._version)
             elif self._wait is None:
                 return
             else:
-                self._hold()
+                self._hold(self._version)
                 self._wait()
 
-    def _hold(self) -> None:
-        """Keep what was removed after the position, and no longer what was removed before."""
-        self._lease, self._held = self._lease.at(self._snapshot, self._version), time.monotonic()
+    def _hold(self, version: int) -> None:
+        """Keep what was removed after a position, and no longer what was removed before."""
+        if self._lease is not None:
+            self._lease = self._lease.at(self._snapshot, version)
+        self._held = time.monotonic()
 
     def _next(self) -> tuple[LogEntry, Moved | Edited] | None:
         """Go on to just before the next commit that changed the window; return it if there is one.
@@ -308,7 +310,7 @@ class Changes:
             raise CorruptionError(_WRONG, facts, "restore the table")
 
     def _answer(self, request: Read, clock: int) -> Answer:
-        return Answer(self._snapshot, self._finder, request, clock=clock, as_of=None, cost=Cost())
+        return Answer(self._snapshot, self._window.finder, request, clock=clock, as_of=None, cost=Cost())
 
     def _marked(self, table: pa.Table, change: str, version: int, slot: pa.ChunkedArray | int) -> pa.Table:
         count = table.num_rows

@@ -102,7 +102,8 @@ def register(spark: SparkSession, windows: Iterable[Window]) -> None:
         name = window.snapshot.table.name
         with spark_errors(f"table {name} cannot be shown to SQL"):
             _frame(spark, window).createOrReplaceTempView(name)
-        held[name] = window.lease
+        if window.lease is not None:
+            held[name] = window.lease
 
 
 def unregister(spark: SparkSession, name: str) -> None:

@@ -20,6 +20,7 @@ import pytest
 from ebb import OpenTable
 from ebb.index.errors import CorruptionError, ErasedError, LeaseEndedError
 from ebb.index.lease import Ended, Lease
+from ebb.warehouse.read.window import Window
 from ebb.warehouse.store.leases import end_lease, is_dead, leases_in, new_lease, sweep_leases, write_lease
 from ebb.warehouse.table.leases import HeldLease, Leases, leases_of, live_leases, own_leases
 from ebb.warehouse.table.snapshot import Snapshot
@@ -70,6 +71,11 @@ def update(table: OpenTable, *slots: int) -> None:
 
 def taken(leases: Leases, table: OpenTable, clocks: Clocks) -> tuple[Snapshot, HeldLease]:
     return leases.pinned(table.table, "scan", clocks.now)
+
+
+def lease_of(window: Window) -> HeldLease:
+    assert window.lease is not None
+    return window.lease
 
 
 def on_disk(table: OpenTable) -> list[str]:
@@ -177,7 +183,7 @@ def test_a_process_that_ends_takes_its_leases_away(table: OpenTable) -> None:
 
 
 def _pin_in_child(table: OpenTable, inherited: HeldLease, answers: Any) -> None:
-    held = table.at_latest().lease
+    held = lease_of(table.at_latest())
     answers.put((held is inherited, held.why_erased(1) is None, inherited.why_erased(1) is None))
     answers.close()
     answers.join_thread()
@@ -188,7 +194,7 @@ def test_a_child_holds_leases_of_its_own(table: OpenTable) -> None:
     window = table.at_latest()
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
-    child = context.Process(target=_pin_in_child, args=(table, window.lease, answers))
+    child = context.Process(target=_pin_in_child, args=(table, lease_of(window), answers))
     child.start()
     try:
         assert answers.get(timeout=30) == (False, True, True)
@@ -394,7 +400,7 @@ def test_what_is_left_in_the_folder_goes_after_a_day(table: OpenTable) -> None:
 
 def test_the_leases_of_this_process_are_looked_after_by_one_thread(table: OpenTable) -> None:
     window = table.at_latest()
-    assert window.lease.leases is own_leases()
+    assert lease_of(window).leases is own_leases()
     (thread,) = [each for each in threading.enumerate() if each.name == "ebb-leases"]
     assert thread.daemon
 
@@ -402,4 +408,4 @@ def test_the_leases_of_this_process_are_looked_after_by_one_thread(table: OpenTa
 def test_times_are_those_of_the_warehouse(table: OpenTable) -> None:
     window = table.at_latest()
     assert table.status().leases[0].since == "2026-01-01T12:00:00Z"
-    assert datetime.fromtimestamp(window.lease.kept.lease.since / 1000, tz=UTC) == NOW
+    assert datetime.fromtimestamp(lease_of(window).kept.lease.since / 1000, tz=UTC) == NOW
