@@ -34,7 +34,7 @@ from ebb.warehouse.store.files import (
     size_of,
     write_new,
 )
-from ebb.warehouse.store.paths import EVIDENCE, HIDDEN, LOG, STATES, journal_lines
+from ebb.warehouse.store.paths import EVIDENCE, HIDDEN, HOLDS, LOG, STATES, journal_lines
 from ebb.warehouse.table.checkpoint import log_until
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
@@ -167,6 +167,7 @@ class _Copying:
         if snapshot.state is not None:
             segments = [segment.name for segment in snapshot.ledger.fingerprints.segments]
             paths += [f"{HIDDEN}/{STATES}/{name}" for name in (snapshot.state.name, *segments)]
+        paths += [f"{HIDDEN}/{HOLDS}/{hold.name}" for hold in snapshot.ledger.holds]
         with suppress(FileNotFoundError):  # there is none before entries have left the log
             paths += [
                 f"{HIDDEN}/{EVIDENCE}/{name}" for name in names_in(snapshot.table.evidence) if journal_lines(name)
@@ -300,9 +301,9 @@ def _copied(copying: _Copying, snapshot: Snapshot) -> Manifest:
 
 
 def _wanted(snapshot: Snapshot) -> tuple[CellFile, ...]:
-    """Return the files of a version that hold a live record."""
+    """Return the files of a version that hold a live record, or one that a case holds."""
     clock = snapshot.ledger.clock
-    return tuple(file for file in snapshot.files if clock is None or not file.is_dead(clock))
+    return tuple(f for f in snapshot.files if clock is None or f.cell.is_held or not f.is_dead(clock))
 
 
 def _told(place: Place, manifest: Manifest, snapshot: Snapshot) -> Backup:

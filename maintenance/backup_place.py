@@ -45,6 +45,7 @@ from ebb.warehouse.store.paths import (
     BACKUPS,
     EVIDENCE,
     HIDDEN,
+    HOLDS,
     LOG,
     MANIFEST,
     PLACE_LOCK,
@@ -101,7 +102,11 @@ class Place:
             inside(path)
         for other in manifest.others:
             *above, name = other.path.split("/")
-            if above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE]) or name in ("", ".", "..") or "\0" in name:
+            if (
+                above not in ([LOG], *([HIDDEN, part] for part in (STATES, EVIDENCE, HOLDS)))
+                or name in ("", ".", "..")
+                or "\0" in name
+            ):
                 raise CorruptionError("a manifest names a file outside its backup", other.path, OTHER_BACKUP)
         return manifest
 

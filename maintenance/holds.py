@@ -18,6 +18,7 @@ from ebb.index.features import Features
 from ebb.index.holds import Hold
 from ebb.index.ledger import Change
 from ebb.maintenance.ask import Ask
+from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.context import Context
 from ebb.maintenance.keep import commit_move, covered, opened_window
 from ebb.maintenance.plan.records import Release, counts_of, plan_hold, plan_release
@@ -181,6 +182,8 @@ def release(table: Table, case: str, context: Context, *, by: str) -> Holding:
         # Until now they had to be there: they are due to go from now on.
         line = snapshot.spec.timeline
         now = line.kind.from_datetime(context.wall()) if line.kind.has_wall_clock else line.end_of(clock)
+        if done.expired:
+            mark_stale(table, snapshot.version + 1)  # backups keep what is held
         made = commit_move(snapshot, plan, context, change, entry, exposed=now if done.expired else None)
         files, version = len(made.added), made.snapshot.version
         return replace(done, files_added=files, version=version, is_committed=True, warnings=made.warnings)

@@ -13,6 +13,7 @@ says that it goes on in place of that one.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from ebb.maintenance.carry_out import follow_up, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.backup import RestorePlan, plan_restore
 from ebb.maintenance.values import Time, counted, read_time
+from ebb.warehouse.check.records import count_records
 from ebb.warehouse.intake.quarantine import restore_refused, was_left_by_restore
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.ranges import changed_ranges
@@ -291,10 +293,13 @@ class _Work:
         # As if all files were new: which objects with key ranges there were does not matter.
         bare = replace(snapshot, files=(), ledger=replace(snapshot.ledger, ranges=()))
         ranges = changed_ranges(bare, adds=files, removes=())
-        gone = {slot: count for slot, count in snapshot.ledger.live.items() if slot <= self.expired}
+        held = self._held()  # what is held comes back, whatever has expired
+        gone = Counter({slot: count for slot, count in snapshot.ledger.live.items() if slot <= self.expired})
+        gone.subtract({slot: count for slot, count in held.items() if slot <= self.expired})
+        found = sum(file.records for file in files if not file.cell.is_held) + held.total()
         change = Change(
             clock=self.manifest.clock,
-            arrivals={slot: -count for slot, count in gone.items()},
+            arrivals={slot: -count for slot, count in gone.items() if count},
             erased_version=snapshot.version + 1,  # nothing that was removed by then has come back
             ranges_added=ranges.added,
             ranges_dropped=tuple(found.name for found in snapshot.ledger.ranges),
@@ -303,16 +308,26 @@ class _Work:
             adds=adds,
             removes=removes,
             change=change,
-            report=self._said(files, adds, sum(gone.values())),
+            report=self._said(adds, live=found, expired=gone.total()),
             data_change=False,
             now_ms=now_ms,
             metadata=self._metadata(snapshot),
         )
-        held, known = sum(file.records for file in files), after.ledger.live_records
-        if held != known:
+        known = after.ledger.live_records
+        if found != known:
             what = f"the backup of table {self.place.name} contradicts itself"
-            raise CorruptionError(what, f"its files hold {held:,} live records, and its ledger {known:,}", OTHER_BACKUP)
-        return after, sum(gone.values())
+            raise CorruptionError(
+                what, f"its files hold {found:,} live records, and its ledger {known:,}", OTHER_BACKUP
+            )
+        return after, gone.total()
+
+    def _held(self) -> Counter[int]:
+        """Return how many held records expire in each slot after the backup's clock."""
+        clock = self.manifest.clock
+        files = [file for file in self.plan.copied if file.cell.is_held and clock is not None]
+        opened = (DataFile.open(str(self.made.folder), file) for file in files)
+        counts = (count_records(data, self.spec, files[0].cell, clock or 0)[0] for data in opened)
+        return sum(counts, Counter[int]())
 
     def _opened(self) -> Snapshot:
         """Open the log that came back; the manifest knows which one it is, and says so in place of a head record."""
@@ -331,14 +346,14 @@ class _Work:
         configuration = {**snapshot.metadata["configuration"], **self.spec.properties()}
         return {**snapshot.metadata, "id": new_table_id(), "configuration": configuration}
 
-    def _said(self, files: tuple[CellFile, ...], adds: tuple[CellFile, ...], expired: int) -> dict[str, Any]:
+    def _said(self, adds: tuple[CellFile, ...], *, live: int, expired: int) -> dict[str, Any]:
         return {
             "op": "restore",
             "slot": self.manifest.clock,
             "restored_version": self.manifest.version,
             "restored_from": self.manifest.table_id,
             "expired": expired,
-            "live": sum(file.records for file in files),
+            "live": live,
             "files_added": len(adds),
             "bytes_written": sum(file.size_bytes for file in adds),
         }

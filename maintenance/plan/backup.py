@@ -47,9 +47,12 @@ class TrimPlan:
 
 
 def plan_trim(manifest: Manifest, *, clock: int, lag: int, refused_until: int) -> TrimPlan:
-    """Drop what is dead, write anew what holds records that expired ``lag`` ticks ago, and drop old refused records."""
-    dead = [file for file in manifest.files if file.is_dead(clock)]
-    mixed = [file for file in manifest.files if not file.is_dead(clock)]
+    """Drop what is dead, write anew what holds records that expired ``lag`` ticks ago, and drop old refused records.
+
+    Held records stay until the backup is renewed after their release.
+    """
+    dead = [file for file in manifest.files if file.is_dead(clock) and not file.cell.is_held]
+    mixed = [file for file in manifest.files if not file.is_dead(clock)]  # of held ones nothing is purged
     purge = plan_purge(clock=clock, live=mixed, lag=lag)
     return TrimPlan(
         dropped=(*dead, *purge.removes),
@@ -93,11 +96,11 @@ class RestorePlan:
 
 
 def plan_restore(manifest: Manifest, *, expired: int, refused_until: int) -> RestorePlan:
-    """Bring back everything but the records whose expiration slot is ``expired`` or before it."""
-    mixed = [file for file in manifest.files if file.has_expired(expired) and not file.is_dead(expired)]
+    """Bring back everything but the records whose expiration slot is ``expired`` or before it, unless a case holds them."""
+    over = [file for file in manifest.files if file.has_expired(expired) and not file.cell.is_held]
     return RestorePlan(
-        copied=tuple(file for file in manifest.files if not file.has_expired(expired)),
-        rewrites=rewrites_of(mixed, expired),
-        left_out=tuple(file for file in manifest.files if file.is_dead(expired)),
+        copied=tuple(file for file in manifest.files if file not in over),
+        rewrites=rewrites_of([file for file in over if not file.is_dead(expired)], expired),
+        left_out=tuple(file for file in over if file.is_dead(expired)),
         refused=tuple(file for file in manifest.refused if file.slot > refused_until),
     )
