@@ -57,7 +57,7 @@ def tend(snapshot: Snapshot, now: datetime) -> Tended:
 
 
 def _tend_one(snapshot: Snapshot, kept: Kept, now: datetime) -> int:
-    place = Place(Path(kept.place), snapshot.table.name)
+    place = Place(Path(kept.place), snapshot.table.name, snapshot.table.disk)
     if not place.is_reachable:
         step = "bring it back, or let the table look after it no more; the next update tries again"
         raise EngineError(f"expired records cannot be taken out of {place}", "it cannot be reached", step)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ebb.index.cellfile import CellFile, Rewrite
@@ -27,6 +27,7 @@ from ebb.index.errors import (
 from ebb.index.manifest import MANIFEST_FORMAT, Kept, Manifest
 from ebb.maintenance.landing_place import relation
 from ebb.maintenance.plan.backup import plan_trim
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
     absolute,
@@ -75,6 +76,7 @@ class Place:
 
     folder: Path
     name: str  # of the table
+    disk: Disk = field(default_factory=Disk, compare=False, repr=False)
 
     @property
     def table(self) -> Table:
@@ -147,7 +149,9 @@ class Place:
     def write(self, manifest: Manifest) -> None:
         """Make this what the backup holds."""
         with disk_errors(f"{self} cannot be written", note="the one before is whole"):
-            replace_file(self.folder / MANIFEST, manifest.dumps())
+            self.disk.sync_below(self.folder)  # what it names
+            replace_file(self.folder / MANIFEST, manifest.dumps(), self.disk)
+            self.disk.sync([self.folder, self.folder.parent])
 
     def sweep(self, manifest: Manifest | None) -> int:
         """Remove what the manifest does not name; returns how many files went.  Requires the lock."""
@@ -172,7 +176,7 @@ def place_of(folder: str | Path, table: Table, landing: str | None = None) -> Pl
     It is apart from the warehouse, whose folders are tables, and from the table's landing folder. Links on the way to it
     are followed.
     """
-    place = place_in(folder, table.name)
+    place = replace(place_in(folder, table.name), disk=table.disk)
     for other, what in ((table.root, "the warehouse"), *([(Path(landing), "the landing folder")] if landing else [])):
         if how := relation(place.folder, other.resolve()):
             raise UsageError(f"backup {place.folder} {how} {what} {other}", "choose a folder that is apart from it")
@@ -273,7 +277,8 @@ def keep(table: Table, kept: Kept) -> None:
     """Let a table remember this of one of its backups."""
     with disk_errors(f"table {table.name} cannot remember its backup {kept.place}"):
         make_folder(_records(table), exist_ok=True, parents=True)
-        replace_file(_records(table) / backup_record(kept.place), kept.dumps())
+        replace_file(_records(table) / backup_record(kept.place), kept.dumps(), table.disk)
+        table.disk.sync([_records(table), table.hidden])
 
 
 def mark_stale(table: Table, version: int) -> None:

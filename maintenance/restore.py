@@ -32,6 +32,7 @@ from ebb.warehouse.check.records import count_records
 from ebb.warehouse.intake.quarantine import restore_refused, was_left_by_restore
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.ranges import changed_ranges
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
     copy_file,
@@ -100,7 +101,7 @@ def restore(
     """
     started = time.monotonic()
     place = place_in(folder, check_name(name))
-    target = Table(root, check_name(new_name or name))
+    target = Table(root, check_name(new_name or name), Disk(context.durable))
     _check_free(target)
     _check_stale(root, place)
     for is_last in (False,) * (_TRIES - 1) + (True,):
@@ -187,7 +188,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
     )
     spec = replace(spec, copied=copied, landing=None if is_renamed else spec.landing)
     unfinished = target.root / new_table_name(target.name, new_id())
-    made = Table(unfinished, target.name)
+    made = Table(unfinished, target.name, target.disk)
     work = _Work(place, manifest, plan, made, spec, expired, context)
     try:
         with disk_errors(f"table {target.name} cannot be restored", note="nothing was changed"):
@@ -195,6 +196,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
             work.bring_back()
             after, hidden = work.commit()
             warnings = work.finish(after)
+            made.disk.sync_below(unfinished)
             _put_in_place(made, target)
     except BaseException:
         remove_tree(unfinished)
@@ -217,7 +219,9 @@ def _put_in_place(made: Table, target: Table) -> None:
         remove_dropped(target.root)
     if made.quarantine.exists():
         rename(made.quarantine, target.quarantine)
+        target.disk.sync([target.root])
     rename(made.folder, target.folder)
+    target.disk.sync([target.root, target.root.absolute().parent])
 
 
 def _check_whole(place: Place, manifest: Manifest, plan: RestorePlan) -> None:
@@ -334,7 +338,7 @@ class _Work:
         manifest, newest = self.manifest, self.made.entry(self.manifest.version)
         if newest is not None:
             head = head_of(newest, manifest.metadata, manifest.clock, oldest=self.made.oldest_version())
-            write_head(self.made.hidden, head)
+            write_head(self.made.hidden, head, self.made.disk)
         snapshot = self.made.snapshot()
         found = (snapshot.version, snapshot.table_id, snapshot.ledger.clock)
         if found != (self.manifest.version, self.manifest.table_id, self.manifest.clock):

@@ -54,8 +54,9 @@ class _Work:
         self.commits = counting(lines)
         self.lines = lines
         self.slots = self._slots()
-        self.erasers = [line for line in self.commits if "erased_version" in line.facts]
-        self._erased = list(accumulate((line.facts["erased_version"] for line in self.erasers), max))
+        # What was removed before a backup was made does not come back with it.
+        self.erasers = [c for c in self.commits if "erased_version" in c.facts or c.facts.get("op") == "restore"]
+        self._erased = list(accumulate((c.facts.get("erased_version", c.version) for c in self.erasers), max))
         self.adopted = {v: line for line in self.commits for v in line.facts.get("adopted", ())}
         declared = [(0, given.bound)]
         declared += [

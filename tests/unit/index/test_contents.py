@@ -237,3 +237,34 @@ def test_a_stop_at_the_end_of_all_codes_is_open() -> None:
     assert successor(b"\xff" * 256) is None
     found = Contents(Contents.dump(SCHEMA, [row_group([ONE_PAGE], interval=Interval(b"\xff" * 999, b"\xff" * 999))]))
     assert found.row_group(0).interval == Interval(b"\xff" * 256, None)
+
+
+def test_no_number_in_a_block_makes_it_take_more_than_it_has() -> None:
+    """Ends that go back and forth made each text as long as the block."""
+    read = 0
+    for place in range(len(BLOCK) - 3):
+        for number in (0, 1, 2**31, 2**32 - 1):
+            other = BLOCK[:place] + number.to_bytes(4, "little") + BLOCK[place + 4 :]
+            try:
+                found = Contents(other)
+            except (ValueError, struct.error):
+                continue
+            read += 1
+            assert sum(map(len, [*found.starts, *found.stops, found.schema])) <= len(other)
+    assert read
+    ends = BLOCK.index(struct.pack("<4I", 1, 2, 1, 1))  # those of the starts, then those of the stops
+    backwards = BLOCK[:ends] + struct.pack("<4I", 2, 1, 1, 1) + BLOCK[ends + 16 :]
+    with pytest.raises(ValueError, match="another length"):
+        Contents(backwards)
+
+
+def test_filters_are_in_their_file_and_those_that_are_known_are_all_there() -> None:
+    known = load_side_file(NAME, SIDE)
+    assert known is not None
+
+    assert Contents(BLOCK).has_filters_in(582)
+    assert not Contents(BLOCK).has_filters_in(581)
+    assert known.has_filters_in(582)
+    short = load_side_file(NAME, dump_side_file(NAME, BLOCK, FILTERS[:2]))
+    assert short is not None
+    assert not short.has_filters_in(582)

@@ -250,3 +250,25 @@ def test_nothing_of_a_record_is_in_a_report_or_in_the_journal(tmp_path: Path) ->
     assert b'"version":50' in written
     assert b"secret" not in written + table.evidence().json
     assert ARROW.names[1].encode() + b'":' not in written
+
+
+def test_the_evidence_of_a_table_comes_back_with_it(tmp_path: Path) -> None:
+    """The log of the backup no longer has what the journal has; what was removed before has not come back."""
+    table = integer_table(
+        open_warehouse(tmp_path / "w"), grid="2x4", policy="2x2", strategy="retire", log_retention="5"
+    )
+    for slot in range(1, 70):
+        table.update(arrow_batch(records((slot, f"k{slot}", slot, slot + 2))), at=slot)
+    before = table.evidence()
+    table.backup(tmp_path / "b")
+    again = open_warehouse(tmp_path / "again")
+    again.restore(tmp_path / "b", "t")
+
+    copy = again.table("t")
+    assert table.oldest_version() > 0
+    found = copy.evidence().findings
+    assert found.complete
+    assert found.kept
+    assert found.waiting_files == 0
+    assert [tick.version for tick in found.ticks] == [tick.version for tick in before.findings.ticks]
+    assert copy.verify_evidence(before.json).compared_lines == len(before.lines)
