@@ -30,6 +30,7 @@ from tests.doors import DOORS, make_table, open_table
 from tests.hostile import peak_bytes, spoil, spoiled, vouch
 from tests.seeds import drawn_seed, rounds
 
+pytestmark = pytest.mark.filterwarnings("ignore::ebb.ForeignCommitWarning", "ignore::ebb.index.head.LostHeadWarning")
 _DOORS: dict[str, Callable[[OpenTable], object]] = {
     **DOORS,
     "check": lambda table: table.check(deep=True),
@@ -77,7 +78,6 @@ def went_through(door: str, table: OpenTable, what: object) -> bool:
     return is_refused
 
 
-@pytest.mark.filterwarnings("ignore::ebb.ForeignCommitWarning")
 def test_no_value_in_a_log_entry_ends_in_a_foreign_error(
     original: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
