@@ -6,8 +6,10 @@ READY := .venv/.ready
 SIZE ?= small
 # The tests that take their number of rounds from EBB_SOAK.
 SOAK_TESTS := tests/integration/test_commit_faults.py tests/integration/test_random_histories.py \
-	tests/property/test_direct_histories.py tests/crash/test_kills.py \
+	tests/property/test_direct_histories.py tests/crash/test_kills.py tests/property/test_power_cuts.py \
+	tests/unit/maintenance/test_landing_power_cuts.py \
 	tests/unit/cli/test_fuzz.py tests/unit/cli/test_fuzz_files.py tests/unit/warehouse/test_hostile_logs.py tests/unit/test_world.py
+SOAK_MINUTES ?= 10
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check fast soak golden hashes bench clean
@@ -45,8 +47,9 @@ check: $(READY)  ## Format, lint, types, layers (under a minute)
 fast: check  ## Checks and the tests that need no JVM
 	@$(BIN)/python -m pytest -q -m "not spark and not slow" --cov --cov-report=term-missing:skip-covered
 
-soak: $(READY)  ## The random tests, ten times as long (EBB_SOAK=N for another factor); takes hours
-	@EBB_SOAK=$${EBB_SOAK:-10} $(BIN)/python -m pytest -q --timeout=7200 $(SOAK_TESTS)
+soak: $(READY)  ## Everything at once on real processes for SOAK_MINUTES=10; then, unless EBB_SOAK=0, the random tests ten times as long
+	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+	@if [ "$${EBB_SOAK:-10}" != 0 ]; then EBB_SOAK=$${EBB_SOAK:-10} $(BIN)/python -m pytest -q --timeout=7200 $(SOAK_TESTS); fi
 
 golden: $(READY)  ## Write the expected outputs in tests/golden again; review the diff
 	@EBB_GOLDEN=write $(BIN)/python -m pytest -q tests/golden tests/unit/test_reference.py

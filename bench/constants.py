@@ -36,7 +36,7 @@ def _lines(table: Any) -> dict[str, list[int]]:
 
 def log(root: Path, recorder: Recorder) -> None:
     """What a commit adds to the log, and what a checkpoint holds of a file."""
-    retire = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
+    retire: dict[str, Any] = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
     entrant = Ebb("tiny", root, TINY, **retire)
     p = TINY.ticks_per_span
     entrant.load([TINY.batch(slot, BATCHES) for slot in range(1, p + 1)], p)

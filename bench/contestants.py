@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 from bench.workloads import SCHEMA, Workload
 from ebb import Warehouse
 from ebb.warehouse.settings import Settings
+from ebb.warehouse.store.disk import Disk
 
-__all__ = ["Append", "AppendCells", "AppendDelete", "Contestant", "Ebb"]
+__all__ = ["RETIRE", "Append", "AppendCells", "AppendDelete", "AppendSynced", "Contestant", "Ebb"]
 
-RETIRE = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
+RETIRE: dict[str, Any] = {"policy": "6x6", "strategy": "retire", "deletion_bound": "12"}
 
 
 class Contestant(Protocol):
@@ -37,11 +38,13 @@ class Contestant(Protocol):
 class Ebb:
     """One of ours.  ``way``: Spark reads the batch, or it is read without one (direct), or comes as an Arrow table."""
 
-    def __init__(self, name: str, root: Path, workload: Workload, *, way: str = "spark", **wish: Any) -> None:
+    def __init__(
+        self, name: str, root: Path, workload: Workload, *, way: str = "spark", durable: bool = True, **wish: Any
+    ) -> None:
         self.name = name
         self.way = way
         shutil.rmtree(root / name, ignore_errors=True)
-        self.warehouse = Warehouse(Settings(warehouse=root / name))
+        self.warehouse = Warehouse(Settings(warehouse=root / name, durable=durable))
         declared = {"key": ["k"], "inserted": "ins", "expires": "exp", "tick": "1", "schema": SCHEMA}
         self.table = self.warehouse.create("t", span=str(workload.ticks_per_span), **(declared | wish))
 
@@ -103,6 +106,18 @@ class Append(_Delta):
         self._write(self._frame([file]))
         self.slot = slot
         return {"bytes_written": self._bytes()}
+
+
+class AppendSynced(Append):
+    """The same, and then what Ebb waits for: the new files, their folder, the log's entry and its folder."""
+
+    def _write(self, frame: Any) -> None:
+        folder = Path(self.path)
+        before = set(folder.rglob("*"))
+        super()._write(frame)
+        disk = Disk()
+        disk.sync([*(path for path in folder.rglob("*") if path not in before and path.is_file()), folder])
+        disk.sync([folder / "_delta_log"])
 
 
 class AppendCells(Append):

@@ -95,7 +95,9 @@ def ledgers(recorder: Recorder) -> None:
                 fingerprints=Fingerprints(recent=seen),
             )
             snapshot = table.table.snapshot()
-            settled, state = write_state(table.table.states, ledger, snapshot.version, snapshot.spec.remembered_ticks)
+            settled, state = write_state(
+                table.table.states, ledger, snapshot.version, snapshot.spec.remembered_ticks, table.table.disk
+            )
             table.table._newest[:] = [replace(snapshot, ledger=settled, state=state)]
             written = 0
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.measure import RESULTS, median, say
 from bench.report_constants import constants_text
+from bench.report_durable import durable_text
 from bench.report_log import log_text
 from bench.report_reads import reads_in_short, reads_text
 from bench.seals import MERGED, SORTED
@@ -178,7 +179,9 @@ def log_section() -> str:
 
 def documents() -> dict[Path, str]:
     """Return the documents with numbers in them, as they should be."""
-    tables = "\n".join([report("updates", updates_text), report("reads", reads_text), log_section()])
+    durable = report("durable", durable_text)  # nothing before it was measured for the first time
+    sections = [report("updates", updates_text), report("reads", reads_text), log_section()]
+    tables = "\n".join([*sections, *filter(None, [durable])])
     results = (
         "# Results\n\nMade by `python -m bench.report` from `bench/results/*.jsonl`; `make bench` measures again. A *bar*"
         " is a figure that was\nset before measuring; the verdict beside it says whether it was reached. Seconds are only"

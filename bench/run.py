@@ -29,7 +29,7 @@ MEASURED = 18  # three more; the large run has two
 SCAN_TURNS = 24  # by Spark; the first half is not counted, because Java still compiles
 DIRECT = "retire + seal, direct"  # without a JVM
 TURNS_AT_LARGE = {"append": 12, "retire + seal": 12, DIRECT: 12, "rebuild 4x4": 6, "append + DELETE": 4}
-SQUARE = {"grid": "4x4", "policy": "round-robin", "deletion_bound": "3"}
+SQUARE: dict[str, Any] = {"grid": "4x4", "policy": "round-robin", "deletion_bound": "3"}
 
 
 def contestants(workload: Workload, root: Path, spark: Any) -> list[Contestant]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllowRepeats", "Conf", "DryRun", "Encoding", "Extra", "Json", "Label", "Limit", "Master", "Name", "Remember", "Rename",
-    "Separator", "State", "Strict", "Wait", "Yes", "input_rules", "limit_option", "state",
+    "Separator", "State", "Strict", "Wait", "Yes", "count_option", "input_rules", "limit_option", "state",
 ]  # fmt: skip
 
 
@@ -25,9 +25,14 @@ def _count(value: str | int) -> int:
     return int(text[-18:]) if set(text[:-18]) <= {"0"} else 10**18
 
 
+def count_option(name: str, help: str) -> Any:
+    """Return an option that says how many of something."""
+    return typer.Option(name, metavar="N", parser=_count, help=help)
+
+
 def limit_option(help: str) -> Any:
     """Return the option for the most records or commits that are shown."""
-    return typer.Option("--limit", metavar="N", parser=_count, help=help)
+    return count_option("--limit", help)
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The table.", show_default=False)]

@@ -31,7 +31,8 @@
     │   ├── RolledBackError           the log lacks commits that were made: restore it, or adopt it as it is
     │   └── LostHeadError             nothing tells whether the log is whole: look, and confirm it
     └── EngineError                   Spark, Java or the disk failed
-        └── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
+        ├── InDoubtError              the log cannot tell whether a commit was made; the next run settles it
+        └── UnsyncedError             a commit was made, and a power failure may still take it back
 
 Raw values are the exception's arguments and the text is made when it is shown, so that a test can read
 the values and the error survives pickling. The text is the facts and a next step in words that fit everywhere; where an
@@ -72,6 +73,7 @@ __all__ = [
     "TooLateError",
     "UnknownTableError",
     "UnreadableInputError",
+    "UnsyncedError",
     "UpgradeError",
     "UsageError",
     "WarehouseError",
@@ -412,3 +414,10 @@ class InDoubtError(EngineError):
 
     template = "whether the commit to table {0} was made is not known: {1}"
     step = "nothing was deleted, and the next run settles it"
+
+
+class UnsyncedError(EngineError):
+    """Arguments: table, version, reason."""
+
+    template = "commit {1} of table {0} was made, and may not be on the disk yet: {2}"
+    step = "check the disk; until a later run succeeds, a power failure may take the commit back"

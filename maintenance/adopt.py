@@ -75,7 +75,7 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
     rolled back or nothing tells whether it is whole; otherwise that is raised.
     """
     with table.lock(wait=context.wait, is_foreign_fine=True):
-        started, phases = time.monotonic(), Phases()
+        started, phases = time.monotonic(), Phases(table.disk)
         snapshot = table.snapshot(is_rollback_fine=True)
         snapshot.check_features()
         unsettled = snapshot.unsettled
@@ -114,11 +114,11 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
             size_bytes, seconds = sum(f.size_bytes for f in adds), round(time.monotonic() - started, 3)
             return replace(planned, files_added=len(adds), bytes_written=size_bytes, seconds=seconds)
 
-        begun = time.monotonic()
+        begun = phases.clock()
 
         def said(adds: Sequence[CellFile]) -> Mapping[str, Any]:
             if plan.rewrites:
-                phases.add("rewrite", time.monotonic() - begun)
+                phases.add("rewrite", phases.clock() - begun)
             return {**written(adds).entry(), "exposed": others, "phases": phases.rounded()}
 
         others = {str(version): since for version, since in exposed_by_others(snapshot).items()}

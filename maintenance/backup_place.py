@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ebb.index.cellfile import CellFile, Rewrite
@@ -27,6 +27,7 @@ from ebb.index.errors import (
 from ebb.index.manifest import MANIFEST_FORMAT, Kept, Manifest
 from ebb.maintenance.landing_place import relation
 from ebb.maintenance.plan.backup import plan_trim
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
     absolute,
@@ -45,6 +46,7 @@ from ebb.warehouse.store.paths import (
     BACKUPS,
     EVIDENCE,
     HIDDEN,
+    HOLDS,
     LOG,
     MANIFEST,
     PLACE_LOCK,
@@ -74,6 +76,7 @@ class Place:
 
     folder: Path
     name: str  # of the table
+    disk: Disk = field(default_factory=Disk, compare=False, repr=False)
 
     @property
     def table(self) -> Table:
@@ -101,7 +104,11 @@ class Place:
             inside(path)
         for other in manifest.others:
             *above, name = other.path.split("/")
-            if above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE]) or name in ("", ".", "..") or "\0" in name:
+            if (
+                above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE], [HIDDEN, HOLDS])
+                or name in ("", ".", "..")
+                or "\0" in name
+            ):
                 raise CorruptionError("a manifest names a file outside its backup", other.path, OTHER_BACKUP)
         return manifest
 
@@ -142,7 +149,9 @@ class Place:
     def write(self, manifest: Manifest) -> None:
         """Make this what the backup holds."""
         with disk_errors(f"{self} cannot be written", note="the one before is whole"):
-            replace_file(self.folder / MANIFEST, manifest.dumps())
+            self.disk.sync_below(self.folder)  # what it names
+            replace_file(self.folder / MANIFEST, manifest.dumps(), self.disk)
+            self.disk.sync([self.folder, self.folder.parent])
 
     def sweep(self, manifest: Manifest | None) -> int:
         """Remove what the manifest does not name; returns how many files went.  Requires the lock."""
@@ -167,7 +176,7 @@ def place_of(folder: str | Path, table: Table, landing: str | None = None) -> Pl
     It is apart from the warehouse, whose folders are tables, and from the table's landing folder. Links on the way to it
     are followed.
     """
-    place = place_in(folder, table.name)
+    place = replace(place_in(folder, table.name), disk=table.disk)
     for other, what in ((table.root, "the warehouse"), *([(Path(landing), "the landing folder")] if landing else [])):
         if how := relation(place.folder, other.resolve()):
             raise UsageError(f"backup {place.folder} {how} {what} {other}", "choose a folder that is apart from it")
@@ -268,11 +277,12 @@ def keep(table: Table, kept: Kept) -> None:
     """Let a table remember this of one of its backups."""
     with disk_errors(f"table {table.name} cannot remember its backup {kept.place}"):
         make_folder(_records(table), exist_ok=True, parents=True)
-        replace_file(_records(table) / backup_record(kept.place), kept.dumps())
+        replace_file(_records(table) / backup_record(kept.place), kept.dumps(), table.disk)
+        table.disk.sync([_records(table), table.hidden])
 
 
 def mark_stale(table: Table, version: int) -> None:
-    """Note that a commit, the next one, leaves out records that the backups may hold.  Requires the writer's lock."""
+    """Note that from a version on, the next one, records may have to go that the backups hold.  Requires the writer's lock."""
     for kept in remembered(table):
         keep(table, replace(kept, stale_since=version))
 

@@ -26,7 +26,7 @@ from ebb.warehouse.ranges import changed_ranges, remove_other_ranges
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import names_in, remove_all_but
 from ebb.warehouse.store.modes import fit_files
-from ebb.warehouse.store.paths import quarantine_file
+from ebb.warehouse.store.paths import CHECKPOINTING, quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due, clean_log
 from ebb.warehouse.table.head import keep_from
 from ebb.warehouse.table.journal import bring_up_to_date
@@ -128,7 +128,8 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
     """Do what is due after a commit and may fail: checkpoints, old entries and states, modes of what engines wrote."""
 
     def checkpoint() -> None:
-        if checkpoint_if_due(snapshot.table.folder, snapshot.version):
+        table = snapshot.table
+        if checkpoint_if_due(table.folder, snapshot.version, aside=table.hidden / CHECKPOINTING, disk=table.disk):
             keep_evidence(snapshot, now)  # first: it is made of the entries that may go
             _clean_log(snapshot, now)
 
@@ -179,7 +180,7 @@ def keep_evidence(snapshot: Snapshot, now: datetime) -> None:
 
     table = snapshot.table
     with disk_errors("the evidence journal cannot be written", note="no log entry was removed"):
-        bring_up_to_date(table.evidence, table.log, snapshot.version, is_kept=is_kept)
+        bring_up_to_date(table.evidence, table.log, snapshot.version, disk=table.disk, is_kept=is_kept)
 
 
 def _clean_log(snapshot: Snapshot, now: datetime) -> None:
@@ -197,11 +198,12 @@ def _clean_log(snapshot: Snapshot, now: datetime) -> None:
         slot = entry.ebb.get("slot")
         return slot is not None and slot >= oldest_slot
 
+    table = snapshot.table
     clean_log(
-        snapshot.table.log,
+        table.log,
         needed_from=min(snapshot.state.version, waiting),
         is_kept=is_kept,
-        announce=lambda version: keep_from(snapshot.table.hidden, version),
+        announce=lambda version: keep_from(table.hidden, version, table.disk),
     )
 
 

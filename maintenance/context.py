@@ -27,6 +27,7 @@ class Context:
     ]  # what time it is: long work is stamped when it is done, because readers count from then
     spark: Callable[[], SparkSession]
     engine: Engine = "spark"  # who reads files of batches
+    durable: bool = True  # whether tables that are opened for this work wait for the disk
     intake: IntakeSizes = field(default_factory=IntakeSizes)
     wait: float = 0.0  # seconds to wait for the writer's lock
     dry_run: bool = False

@@ -63,7 +63,7 @@ class Copies:
         if found.chosen:
             clear_refused(self.table, found.refused, _is_in(found), now_ms=now_ms)
         if self.landing is not None and found.landed:
-            remove_kept(self.landing, found.landed)
+            remove_kept(self.landing, found.landed, self.table.disk)
 
 
 def _is_in(found: Found) -> Callable[[RefusedFile, Refused], bool]:

@@ -52,10 +52,10 @@ class Dropped:
     backups: tuple[str, ...] = ()  # they stay too, and nothing is erased there any more
 
 
-def create(root: Path, declared: Declared, now: datetime) -> Table:
+def create(root: Path, declared: Declared, now: datetime, *, durable: bool = True) -> Table:
     """Create the declared table, and its landing folder if it has one."""
     _make_landing(declared.spec)
-    return create_table(root, declared.spec, _ms(now))
+    return create_table(root, declared.spec, _ms(now), durable=durable)
 
 
 def drop(table: Table, *, dry_run: bool = False) -> Dropped:

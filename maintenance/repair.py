@@ -25,7 +25,7 @@ from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.ranges import changed_ranges, remove_other_ranges
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import remove_file
-from ebb.warehouse.store.paths import RANGES, side_file
+from ebb.warehouse.store.paths import CHECKPOINTING, RANGES, side_file
 from ebb.warehouse.table.checkpoint import remove_checkpoint, write_checkpoint
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
@@ -139,4 +139,5 @@ def _fix_checkpoint(table: Table) -> None:
             return  # without it the table cannot be opened at all
         remove_checkpoint(table.log, bad)
     with suppress(WarehouseError):  # what is wrong with the table otherwise is told by the next look
-        write_checkpoint(table.folder, log.newest)
+        aside = table.hidden / CHECKPOINTING
+        write_checkpoint(table.folder, log.newest, aside=aside, disk=table.disk)

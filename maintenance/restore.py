@@ -30,6 +30,7 @@ from ebb.maintenance.values import Time, counted, read_time
 from ebb.warehouse.intake.quarantine import restore_refused, was_left_by_restore
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.ranges import changed_ranges
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import (
     copy_file,
@@ -63,7 +64,7 @@ class Restoration:
     name: str
     place: str
     version: int  # of the backup
-    slot: int | None  # the clock
+    slot: int | None  # the clock: that of the backup, unless held records had expired that it does not hide
     time: str | None  # of the slot
     expired_through: int | None  # the last slot of which nothing came back, because it was over
     taken_ms: int
@@ -98,7 +99,7 @@ def restore(
     """
     started = time.monotonic()
     place = place_in(folder, check_name(name))
-    target = Table(root, check_name(new_name or name))
+    target = Table(root, check_name(new_name or name), Disk(context.durable))
     _check_free(target)
     _check_stale(root, place)
     for is_last in (False,) * (_TRIES - 1) + (True,):
@@ -162,8 +163,8 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
         name=target.name,
         place=str(place.folder),
         version=manifest.version,
-        slot=manifest.clock,
-        time=None if manifest.clock is None else spec.timeline.show_slot(manifest.clock),
+        slot=plan.clock,
+        time=None if plan.clock is None else spec.timeline.show_slot(plan.clock),
         expired_through=None if expired == _BEFORE_ALL else expired,
         taken_ms=manifest.taken_ms,
         records=None,
@@ -185,7 +186,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
     )
     spec = replace(spec, copied=copied, landing=None if is_renamed else spec.landing)
     unfinished = target.root / new_table_name(target.name, new_id())
-    made = Table(unfinished, target.name)
+    made = Table(unfinished, target.name, target.disk)
     work = _Work(place, manifest, plan, made, spec, expired, context)
     try:
         with disk_errors(f"table {target.name} cannot be restored", note="nothing was changed"):
@@ -193,6 +194,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
             work.bring_back()
             after, hidden = work.commit()
             warnings = work.finish(after)
+            made.disk.sync_below(unfinished)
             _put_in_place(made, target)
     except BaseException:
         remove_tree(unfinished)
@@ -215,7 +217,9 @@ def _put_in_place(made: Table, target: Table) -> None:
         remove_dropped(target.root)
     if made.quarantine.exists():
         rename(made.quarantine, target.quarantine)
+        target.disk.sync([target.root])
     rename(made.folder, target.folder)
+    target.disk.sync([target.root, target.root.absolute().parent])
 
 
 def _check_whole(place: Place, manifest: Manifest, plan: RestorePlan) -> None:
@@ -292,9 +296,10 @@ class _Work:
         bare = replace(snapshot, files=(), ledger=replace(snapshot.ledger, ranges=()))
         ranges = changed_ranges(bare, adds=files, removes=())
         gone = {slot: count for slot, count in snapshot.ledger.live.items() if slot <= self.expired}
+        is_moved = plan.clock != self.manifest.clock  # then it takes them out of the counts itself
         change = Change(
-            clock=self.manifest.clock,
-            arrivals={slot: -count for slot, count in gone.items()},
+            clock=plan.clock,
+            arrivals={} if is_moved else {slot: -count for slot, count in gone.items()},
             erased_version=snapshot.version + 1,  # nothing that was removed by then has come back
             ranges_added=ranges.added,
             ranges_dropped=tuple(found.name for found in snapshot.ledger.ranges),
@@ -303,15 +308,16 @@ class _Work:
             adds=adds,
             removes=removes,
             change=change,
-            report=self._said(files, adds, sum(gone.values())),
+            report=self._said(adds, sum(gone.values()), snapshot.ledger.live_records - sum(gone.values())),
             data_change=False,
             now_ms=now_ms,
             metadata=self._metadata(snapshot),
         )
-        held, known = sum(file.records for file in files), after.ledger.live_records
-        if held != known:
+        live, known = sum(file.records for file in files if not file.cell.is_held), after.ledger.live_records
+        held = sum(file.records for file in files if file.cell.is_held)  # live ones and others
+        if not live <= known <= live + held:
             what = f"the backup of table {self.place.name} contradicts itself"
-            raise CorruptionError(what, f"its files hold {held:,} live records, and its ledger {known:,}", OTHER_BACKUP)
+            raise CorruptionError(what, f"its files hold {live:,} live records, and its ledger {known:,}", OTHER_BACKUP)
         return after, sum(gone.values())
 
     def _opened(self) -> Snapshot:
@@ -319,7 +325,7 @@ class _Work:
         manifest, newest = self.manifest, self.made.entry(self.manifest.version)
         if newest is not None:
             head = head_of(newest, manifest.metadata, manifest.clock, oldest=self.made.oldest_version())
-            write_head(self.made.hidden, head)
+            write_head(self.made.hidden, head, self.made.disk)
         snapshot = self.made.snapshot()
         found = (snapshot.version, snapshot.table_id, snapshot.ledger.clock)
         if found != (self.manifest.version, self.manifest.table_id, self.manifest.clock):
@@ -331,14 +337,14 @@ class _Work:
         configuration = {**snapshot.metadata["configuration"], **self.spec.properties()}
         return {**snapshot.metadata, "id": new_table_id(), "configuration": configuration}
 
-    def _said(self, files: tuple[CellFile, ...], adds: tuple[CellFile, ...], expired: int) -> dict[str, Any]:
+    def _said(self, adds: tuple[CellFile, ...], expired: int, live: int) -> dict[str, Any]:
         return {
             "op": "restore",
-            "slot": self.manifest.clock,
+            "slot": self.plan.clock,
             "restored_version": self.manifest.version,
             "restored_from": self.manifest.table_id,
             "expired": expired,
-            "live": sum(file.records for file in files),
+            "live": live,
             "files_added": len(adds),
             "bytes_written": sum(file.size_bytes for file in adds),
         }

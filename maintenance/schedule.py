@@ -109,7 +109,7 @@ def _round(
     for name in names:
         try:
             before = known.get(name)
-            snapshot = _opened(root, name, before.snapshot if before else None)
+            snapshot = _opened(root, name, before.snapshot if before else None, durable=context.durable)
             is_same = before is not None and before.snapshot is snapshot and before.is_settled
             if is_same and not has_work(snapshot, until):
                 continue
@@ -126,9 +126,9 @@ def _round(
             yield Outcome(table=name, slot=None, files=0, error=str(error), cause=error)
 
 
-def _opened(root: Path, name: str, known: Snapshot | None) -> Snapshot:
+def _opened(root: Path, name: str, known: Snapshot | None, *, durable: bool) -> Snapshot:
     try:
-        table = find_table(root, name)
+        table = find_table(root, name, durable=durable)
         return (known.table if known else table).snapshot()
     except OSError as error:
         raise EngineError(f"table {name} cannot be opened", error, "check its folder") from error

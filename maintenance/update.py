@@ -96,7 +96,7 @@ def update(
     batch than in the table's rules.
     """
     with memory_errors("the update failed"), table.lock(wait=context.wait) as lock:
-        started, phases = time.monotonic(), Phases()
+        started, phases = time.monotonic(), Phases(table.disk)
         was_in_order = lock.is_in_order
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
@@ -165,7 +165,7 @@ def load(
 ) -> Report:
     """Bring in the first records, each into the cell of its own slots, and set the clock."""
     with memory_errors("the load failed"), table.lock(wait=context.wait) as lock:
-        started, phases = time.monotonic(), Phases()
+        started, phases = time.monotonic(), Phases(table.disk)
         snapshot = table.snapshot()
         spec, ledger = snapshot.spec, snapshot.ledger
         if is_nothing(batch):
@@ -240,7 +240,7 @@ def _apply(
     if context.dry_run:
         return snapshot, replace(_with_plans(planned, whole.commits.values()), dry_run=True), whole
     planned = _with_plans(planned, [plan])
-    begun = time.monotonic()
+    begun = work.phases.clock()
 
     def written(adds: Sequence[CellFile]) -> Report:
         size_bytes = sum(f.size_bytes for f in adds)
@@ -254,7 +254,7 @@ def _apply(
 
     def said(adds: Sequence[CellFile]) -> dict[str, Any]:
         if plan.rewrites:
-            work.phases.add("rewrite", time.monotonic() - begun)
+            work.phases.add("rewrite", work.phases.clock() - begun)
         return _entry(written(adds), plan, op, spec.timeline) | dict(erased.entry())
 
     def quarantine() -> None:
@@ -277,7 +277,7 @@ def _apply(
         report=said,
         prepare=quarantine,
     )
-    work.phases.add("commit", time.monotonic() - begun - work.phases.seconds.get("rewrite", 0.0))
+    work.phases.add("commit", work.phases.clock() - begun - work.phases.seconds.get("rewrite", 0.0))
     version = done.snapshot.version
     warnings = (*planned.warnings, *done.warnings)
     return done.snapshot, replace(written(done.added), version=version, versions=(version,), warnings=warnings), whole

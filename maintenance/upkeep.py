@@ -26,15 +26,17 @@ from ebb.warehouse.intake.quarantine import expire_refused
 from ebb.warehouse.store.errors import disk_error, memory_errors
 from ebb.warehouse.store.files import (
     folders_in,
+    nearest_folder,
     refuse_links,
     remove_empty_folders,
     remove_empty_parents,
     remove_file,
     remove_folder,
+    remove_tree,
     size_of,
 )
 from ebb.warehouse.store.lock import Lock
-from ebb.warehouse.store.paths import is_data_file, side_file
+from ebb.warehouse.store.paths import CHECKPOINTING, is_data_file, side_file
 from ebb.warehouse.table.catalog import remove_dropped
 from ebb.warehouse.table.commit import remove_unfinished
 from ebb.warehouse.table.leases import end_leases, live_leases, own_leases
@@ -210,6 +212,8 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
                 remove_file(table.folder / path)
                 remove_file(table.folder / side_file(path))
                 remove_empty_parents(table.folder, path)
+            # What the next commit says is gone must not come back.
+            table.disk.sync(nearest_folder(table.folder, path) for path in doomed)
             if lock is None or not lock.is_in_order:
                 _sweep(snapshot, strays)
             remove_dropped(table.root)
@@ -250,6 +254,7 @@ def _sweep(snapshot: Snapshot, strays: Sequence[str]) -> None:
     for path in strays:
         remove_file(folder / path)
     remove_unfinished(snapshot.table.log)
+    remove_tree(snapshot.table.hidden / CHECKPOINTING)
     used = {path.split("/", 1)[0] for path in snapshot.table.all_files()}
     for name in folders_in(folder):
         if name in used:

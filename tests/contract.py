@@ -23,7 +23,7 @@ def declared_by_newer(table: OpenTable, properties: Mapping[str, str]) -> None:
     said = commit_action("alter", {"id": id, "op": "alter", "slot": clock, "ledger": ledger}, 0)
     clocked = [] if clock is None else [{"txn": {"appId": "ebb", "version": clock}}]
     actions = [said, {"metaData": metadata}, *clocked]
-    append(table.table.log, snapshot.version + 1, actions, id=id, table=table.name)
+    append(table.table.log, snapshot.version + 1, actions, id=id, table=table.name, disk=table.table.disk)
 
 
 def table_of_generation(warehouse: Warehouse, generation: int, name: str = "t", **wish: Any) -> OpenTable:

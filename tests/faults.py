@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,20 @@ def broken_disk() -> OSError:
     return OSError(errno.EIO, os.strerror(errno.EIO))
 
 
+class Watch:
+    """Tells of each thing that is about to be done below a folder to the names in it."""
+
+    events = _EVENTS - {"open"}
+
+    def __init__(self, folder: Path, tell: Callable[[str, str], None]) -> None:
+        self.folder, self.tell = str(folder), tell
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes | os.PathLike) else ""
+        if path.startswith(self.folder):
+            self.tell(event, path)
+
+
 class Fault:
     """Counts what is done below a folder and breaks the n-th of it; -1 to break nothing."""
 
@@ -49,7 +63,7 @@ class Fault:
             raise self.error
 
 
-_armed: list[Fault] = []
+_armed: list[Fault | Watch] = []
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -59,6 +73,17 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_hook)  # for ever, but it does nothing unless a fault is armed
+
+
+@contextmanager
+def watched(folder: Path, tell: Callable[[str, str], None]) -> Iterator[None]:
+    """Tell of each thing that is about to be done below a folder; other faults must not be armed meanwhile."""
+    watch = Watch(folder, tell)
+    _armed.append(watch)
+    try:
+        yield
+    finally:
+        _armed.remove(watch)
 
 
 @contextmanager

@@ -46,6 +46,7 @@ def write_hold(table: Table, hold: Hold) -> HoldName:
     with disk_errors(f"hold {hold.case} cannot be written"):
         make_folder(_folder(table), exist_ok=True, parents=True)
         write_new(f"{_folder(table)}/{name}", [hold.dumps()])
+        table.disk.sync([_folder(table) / name, _folder(table), table.hidden])
     return HoldName(hold.case, name)
 
 

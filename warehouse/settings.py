@@ -18,7 +18,14 @@ __all__ = ["Engine", "Settings", "check_engine", "load_settings", "read_settings
 
 Engine = Literal["spark", "direct", "auto"]
 
-_FILE: dict[str, type] = {"warehouse": str, "jars": str, "engine": str, "spark": dict}  # what the file may hold
+_FILE: dict[str, type] = {
+    "warehouse": str,
+    "jars": str,
+    "engine": str,
+    "durable": bool,
+    "spark": dict,
+}  # what the file may hold
+_SWITCH = {"true": True, "false": False}
 _SPARK: dict[str, type] = {"master": str, "conf": dict}
 
 
@@ -29,6 +36,7 @@ class Settings:
     warehouse: Path = Path("warehouse-data")  # the root of all tables
     is_named: bool = False  # whether somebody said where the warehouse is: then it is wrong if it is not there
     engine: Engine = "spark"  # who reads files of batches; direct: no JVM, Parquet only; auto: direct up to 64 MB
+    durable: bool = True  # writers wait until everything is on the disk before they say that it was done
     master: str | None = None  # Spark's master; None: what spark-submit says, or local[*]
     conf: Mapping[str, str] = field(default_factory=dict)  # Spark settings, over our defaults
     jars: Path = Path("~/.cache/ebb/jars")  # where Delta's jars are kept once they were fetched
@@ -80,10 +88,20 @@ def load_settings(
         warehouse=Path(named or Settings().warehouse).expanduser(),
         is_named=bool(named),
         engine=check_engine(environment.get("EBB_ENGINE") or stored.get("engine") or Settings().engine),
+        durable=_durable(environment.get("EBB_DURABLE"), stored.get("durable", Settings().durable)),
         master=master or environment.get("EBB_MASTER") or spark.get("master"),
         conf=pairs,
         jars=Path(environment.get("EBB_JARS") or stored.get("jars") or Path(cache) / "ebb" / "jars").expanduser(),
     )
+
+
+def _durable(named: str | None, otherwise: bool) -> bool:  # noqa: FBT001 - the value itself
+    if not named:
+        return otherwise
+    if named not in _SWITCH:
+        msg = f"EBB_DURABLE is {named!r}; it must be one of {', '.join(_SWITCH)}"
+        raise UsageError(msg)
+    return _SWITCH[named]
 
 
 def _setting(value: Any) -> str:

@@ -14,7 +14,7 @@ import typer
 from ebb.cli.commands.ingest import NOTHING_MOVED, show_report
 from ebb.cli.hints import error_text
 from ebb.cli.interrupts import guarded
-from ebb.cli.options import DryRun, Json, Name, Wait, limit_option, state
+from ebb.cli.options import DryRun, Json, Name, Wait, count_option, limit_option, state
 from ebb.cli.output import leases, render
 from ebb.cli.output.records import write_lines
 from ebb.cli.output.refused import refused_lines, written_lines
@@ -50,11 +50,9 @@ def status(
         ),
     ] = False,
     within: Annotated[
-        int, typer.Option(metavar="N", min=0, help="With --check: for how many ticks the bound must hold from now on.")
+        int, count_option("--within", "With --check: for how many ticks the bound must hold from now on.")
     ] = 1,
-    behind: Annotated[
-        int, typer.Option(metavar="N", min=0, help="With --check: how many overdue ticks are tolerated.")
-    ] = 2,
+    behind: Annotated[int, count_option("--behind", "With --check: how many overdue ticks are tolerated.")] = 2,
     most_refused: Annotated[
         float, typer.Option(metavar="SHARE", help="With --check: the share of what came lately that may be refused.")
     ] = 0.5,

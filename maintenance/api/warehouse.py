@@ -98,7 +98,7 @@ class Warehouse:
     def tables(self) -> list[OpenTable]:
         """Return all tables by name."""
         self.check_there()
-        return [OpenTable(self, table) for table in list_tables(self.root)]
+        return [OpenTable(self, table) for table in list_tables(self.root, durable=self.settings.durable)]
 
     def table(self, name: str) -> OpenTable:
         """Return a table."""
@@ -106,7 +106,7 @@ class Warehouse:
 
     def _find(self, name: str) -> Table:
         try:
-            return find_table(self.root, name)
+            return find_table(self.root, name, durable=self.settings.durable)
         except UnknownTableError:
             self.check_there()
             raise
@@ -174,7 +174,7 @@ class Warehouse:
 
     def create_declared(self, declared: Declared) -> OpenTable:
         """Create a table as :meth:`declare` returned it."""
-        return OpenTable(self, create(self.root, declared, self.now()))
+        return OpenTable(self, create(self.root, declared, self.now(), durable=self.settings.durable))
 
     def drop(self, name: str, *, dry_run: bool = False) -> Dropped:
         """Delete a table and its quarantine, and return what was in it."""
@@ -331,6 +331,7 @@ class Warehouse:
             wall=self.now,
             spark=spark,
             engine=self.settings.engine,
+            durable=self.settings.durable,
             wait=read_seconds(wait),
             dry_run=dry_run,
             progress=progress,

@@ -30,10 +30,12 @@ from ebb.index.errors import EngineError
 from ebb.index.timeline import Timeline
 from ebb.maintenance.landing.steps import Landed, slot_of_file
 from ebb.maintenance.landing_place import has_arrived
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.files import (
     append_line,
     free_place,
     make_folder,
+    nearest_folder,
     remove_empty_folders,
     remove_empty_parents,
     remove_file,
@@ -60,6 +62,7 @@ __all__ = [
     "put_back",
     "refuse_file",
     "remove_kept",
+    "settle",
     "slot_of",
     "take",
     "taken_batches",
@@ -193,6 +196,17 @@ def _stored(batch: Path, place: Path, slot: int) -> Path:
 
 
 @_translated
+def settle(folder: Path, batch: Path, disk: Disk) -> None:
+    """Wait until a batch that was taken stays where it is.
+
+    Before the commit that applies it: after a power failure, what was applied is in ``_taken``, where it is known by its
+    slot, and not with what arrives.
+    """
+    for place in (batch, batch.parent, folder):  # where the files are now, before where they came from
+        disk.sync([place])
+
+
+@_translated
 def put_back(folder: Path, batch: Path) -> None:
     """Make the files of a batch arrive again: its tick was applied without them, so they are late."""
     rename(batch, _unfinished(folder, slot_of(batch)))
@@ -241,8 +255,10 @@ def kept_batches(folder: Path) -> list[Path]:
 
 
 @_translated
-def remove_kept(folder: Path, files: Sequence[Path]) -> None:
-    """Remove some of these files before their time."""
-    for file in files:
-        remove_file(file)
-        remove_empty_parents(folder, file.relative_to(folder).as_posix())
+def remove_kept(folder: Path, files: Sequence[Path], disk: Disk) -> None:
+    """Remove some of these files before their time; when this returns, they do not come back after a power failure."""
+    paths = [file.relative_to(folder).as_posix() for file in files]
+    for path in paths:
+        remove_file(folder / path)
+        remove_empty_parents(folder, path)
+    disk.sync(nearest_folder(folder, path) for path in paths)

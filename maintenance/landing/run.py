@@ -16,6 +16,7 @@ from ebb.maintenance.landing.folder import (
     locked_folder,
     put_back,
     refuse_file,
+    settle,
     slot_of,
     take,
     taken_batches,
@@ -168,6 +169,8 @@ class _Work:
         A file that cannot be read is set aside alone, and the tick is applied with the others.
         """
         outcome = Outcome(table=self.table.name, slot=slot, files=0)
+        if batch is not None:
+            settle(self.folder, batch, self.table.disk)
         while True:
             try:
                 files = find_inputs([str(batch)]) if batch else []

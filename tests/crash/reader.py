@@ -17,6 +17,7 @@ import random
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -27,9 +28,9 @@ from ebb import OpenTable, Warehouse
 from ebb.index.errors import ErasedError
 from ebb.warehouse.read.window import Window
 from tests.crash.worker import input_ended, key_of, say
-from tests.isolation import Level
+from tests.isolation import Level, Read, Update
 
-__all__ = ["WAYS", "WAYS_AND_SQL", "Seen", "is_asked_for", "read", "stream"]
+__all__ = ["WAYS", "WAYS_AND_SQL", "Seen", "asked_for", "is_asked_for", "judged", "read", "stream"]
 
 WAYS = ("scan", "where", "range", "keys")
 WAYS_AND_SQL = (*WAYS, "sql")  # the last of a window that is pinned, as the shell does
@@ -58,6 +59,27 @@ class Seen:
 def is_asked_for(way: str, id: int) -> bool:
     """Whether a way of reading asks for a record."""
     return way in ("scan", "range", "sql") or key_of(id) in _SOME
+
+
+def asked_for(way: str, updates: Sequence[Update]) -> list[Update]:
+    """Return the updates as one sees them who asks for some keys only."""
+    return [
+        replace(update, admitted={id: slot for id, slot in update.admitted.items() if is_asked_for(way, id)})
+        for update in updates
+    ]
+
+
+def judged(reader: str, one: Seen) -> Read:
+    """Return a read as the checker takes it."""
+    return Read(
+        reader=reader,
+        began=one.began,
+        checked=one.checked,
+        ended=one.ended,
+        level=one.level,
+        clock=one.clock,
+        ids=tuple(one.ids),
+    )
 
 
 def stream(window: Window, way: str) -> pa.RecordBatchReader:

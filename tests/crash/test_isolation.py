@@ -26,7 +26,7 @@ from ebb.warehouse.settings import Engine
 from tests.builders import integer_table, open_warehouse, timestamp_table, write_batch
 from tests.crash import broken
 from tests.crash.processes import Process
-from tests.crash.reader import WAYS, WAYS_AND_SQL, Seen, is_asked_for, stream
+from tests.crash.reader import WAYS, WAYS_AND_SQL, Seen, asked_for, is_asked_for, judged, stream
 from tests.crash.worker import WatchedTable, key_of
 from tests.isolation import Read, Update, Violation, check
 from tests.model import Model, Record
@@ -113,8 +113,8 @@ class Recording:
         """Check each way of reading against its part of what was admitted."""
         found = []
         for way in WAYS_AND_SQL:
-            reads = [_read(f"{reader} ({way})", one) for reader, one in self.finished() if one.way == way]
-            found += check(_asked_for(way, self.updates), reads)
+            reads = [judged(f"{reader} ({way})", one) for reader, one in self.finished() if one.way == way]
+            found += check(asked_for(way, self.updates), reads)
         return found
 
     def figures(self) -> dict[str, int]:
@@ -145,26 +145,6 @@ def _races(committed: Sequence[int], reads: Sequence[Seen]) -> int:
     return sum(
         bool(one.outdated) and bisect_left(committed, one.ended) - bisect_right(committed, one.began) >= 2
         for one in reads
-    )
-
-
-def _asked_for(way: str, updates: Sequence[Update]) -> list[Update]:
-    """Return the updates as one sees them who asks for some keys only."""
-    return [
-        replace(update, admitted={id: slot for id, slot in update.admitted.items() if is_asked_for(way, id)})
-        for update in updates
-    ]
-
-
-def _read(reader: str, one: Seen) -> Read:
-    return Read(
-        reader=reader,
-        began=one.began,
-        checked=one.checked,
-        ended=one.ended,
-        level=one.level,
-        clock=one.clock,
-        ids=tuple(one.ids),
     )
 
 
@@ -480,7 +460,7 @@ def test_records_that_come_into_gaps_are_in_a_latest_read_and_in_their_order(way
         clock=window.cost.clock,
         ids=ids,
     )
-    assert not check(_asked_for(way, story.updates), [_read("latest", seen)])
+    assert not check(asked_for(way, story.updates), [judged("latest", seen)])
 
 
 def test_a_latest_probe_reads_what_was_sealed_and_what_came_after_in_one_round(story: Story) -> None:

@@ -1,13 +1,15 @@
 """Processes that write: one to be killed, and one to be watched.
 
     python -m tests.crash.worker ROOT BATCHES
+    python -m tests.crash.worker ROOT BATCHES direct
     python -m tests.crash.worker ROOT BATCHES SEED [direct]
 
 The first applies the batches it is told to, one after the other, and says so after each. It reads slots from standard
 input, a line each. Prints ``READY`` once Spark is there, then ``ACK slot applied|already`` or ``FAILED type: message``
-per slot, and lives on: after a failure it can be asked again.
+per slot, and lives on: after a failure it can be asked again. The second does the same without a JVM. Instead of a slot
+they take ``seal``, ``purge`` and ``erase``; a number behind it says before which change of a file to kill themselves.
 
-The second makes up its own batches, drawn from SEED, and works until standard input ends: updates with and without
+The third makes up its own batches, drawn from SEED, and works until standard input ends: updates with and without
 records, some of them over two ticks at once, and now and then a purge or an erase. After ``READY`` it prints one JSON
 object per commit, with the moments before and after it, and at last, as with each update, how many files it has erased. ``direct``: it
 starts no Spark.
@@ -15,11 +17,16 @@ starts no Spark.
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import random
+import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +36,7 @@ from ebb.index.errors import WarehouseError
 from ebb.warehouse.settings import Engine, Settings
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from tests.builders import NOW
+from tests.faults import watched
 
 __all__ = ["Commit", "WatchedTable", "input_ended", "key_of", "say"]
 
@@ -174,19 +182,40 @@ def _warehouse(root: str, engine: Engine = "spark", **how: Any) -> Warehouse:
     return warehouse
 
 
-def obey(root: str, batches: str) -> None:
+def obey(root: str, batches: str, engine: Engine = "spark") -> None:
     """Apply batches until standard input ends."""
-    warehouse = _warehouse(root, now=lambda: NOW)
+    warehouse = _warehouse(root, engine, now=lambda: NOW)
     table = warehouse.table("t")
     say("READY")
     for line in sys.stdin:
-        slot = int(line)
+        what, _, place = line.partition(" ")
         try:
-            report = table.update(Path(batches) / f"b{slot}.parquet", at=slot)
+            with watched(Path(root), _deadly(int(place))) if place else nullcontext():
+                told = _done(table, what.strip(), Path(batches))
         except WarehouseError as error:
             say(f"FAILED {type(error).__name__}: {error}")
         else:
-            say(f"ACK {slot} {'already' if report.already_applied else 'applied'}")
+            say(f"ACK {what.strip()} {told}")
+
+
+def _done(table: OpenTable, what: str, batches: Path) -> str:
+    if what in ("seal", "purge", "erase"):
+        getattr(table, what)()
+        return "done"
+    report = table.update(batches / f"b{what}.parquet", at=int(what), catch_up=True)
+    return "already" if report.already_applied else "applied"
+
+
+def _deadly(place: int) -> Callable[[str, str], None]:
+    """Return what kills this process before it changes the n-th file, and says which one."""
+    changes = itertools.count()
+
+    def change(event: str, path: str) -> None:
+        if next(changes) == place:
+            say(f"KILLED {event} {path}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return change
 
 
 def write(root: str, batches: str, seed: str, engine: Engine = "spark") -> None:
@@ -205,4 +234,12 @@ def write(root: str, batches: str, seed: str, engine: Engine = "spark") -> None:
 
 
 if __name__ == "__main__":
-    obey(*sys.argv[1:]) if len(sys.argv) == 3 else write(*sys.argv[1:])  # type: ignore[arg-type]
+    match sys.argv[1:]:
+        case [root, batches]:
+            obey(root, batches)
+        case [root, batches, "direct"]:
+            obey(root, batches, "direct")
+        case [root, batches, seed]:
+            write(root, batches, seed)
+        case [root, batches, seed, "direct"]:
+            write(root, batches, seed, "direct")

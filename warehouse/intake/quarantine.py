@@ -17,7 +17,7 @@ from ebb.index.columns import Column, delta_fields
 from ebb.index.errors import CorruptionError, EngineError
 from ebb.warehouse.store.errors import disk_error, disk_errors, first_line, read_error
 from ebb.warehouse.store.files import make_file, make_folder, remove_empty_folders, remove_file, rename, size_of
-from ebb.warehouse.store.paths import LOG, REFUSED, inside, new_data_file, quarantine_file
+from ebb.warehouse.store.paths import CHECKPOINTING, LOG, REFUSED, inside, new_data_file, quarantine_file
 from ebb.warehouse.table.checkpoint import checkpoint_if_due
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, open_delta
@@ -120,7 +120,7 @@ def _create(table: Table, now_ms: int) -> DeltaTable | None:
 def _append(table: Table, version: int, actions: Sequence[Action], *, op: str, now_ms: int) -> None:
     id = new_id()
     entry = [commit_action(op, {"id": id, "op": op}, now_ms), *actions]
-    append(table.quarantine / LOG, version, entry, id=id, table=f"{table.name}.quarantine")
+    append(table.quarantine / LOG, version, entry, id=id, table=f"{table.name}.quarantine", disk=table.disk)
 
 
 def _unwritable(table: Table, error: OSError) -> EngineError:
@@ -210,7 +210,7 @@ def checkpoint_quarantine(table: Table) -> None:
     """Write down what the quarantine looks like, if it exists and that is due."""
     delta = _open(table)
     if delta is not None:
-        checkpoint_if_due(table.quarantine, delta.version())
+        checkpoint_if_due(table.quarantine, delta.version(), aside=table.hidden / CHECKPOINTING, disk=table.disk)
 
 
 def _unlink(table: Table, paths: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ebb.index.errors import CorruptionError
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.modes import make_folder, new_file
 from ebb.warehouse.store.paths import doomed_folder, side_file, unfinished_file
 
@@ -33,10 +34,12 @@ __all__ = [
     "free_place",
     "identity",
     "is_there",
+    "link",
     "make_file",
     "make_folder",
     "mapped",
     "names_in",
+    "nearest_folder",
     "new_file",
     "open_text",
     "opened_file",
@@ -65,9 +68,10 @@ def absolute(path: str | Path) -> str:
     return os.path.abspath(path)
 
 
-def make_file(path: str | Path) -> None:
+def make_file(path: str | Path, *, exist_ok: bool = False) -> None:
     """Make an empty file for an engine to fill: it keeps the mode that it is made with."""
-    os.close(new_file(path))
+    with contextlib.suppress(*[FileExistsError] * exist_ok):
+        os.close(new_file(path))
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -149,6 +153,11 @@ def rename(old: str | Path, new: str | Path) -> None:
     os.rename(old, new)
 
 
+def link(old: Path, new: Path) -> None:
+    """Give a file one more name."""
+    os.link(old, new)
+
+
 def free_place(folder: Path, names: Iterable[str]) -> Path:
     """Return the first place in a folder that nothing has.  It stays free while the caller alone puts things there."""
     return next(folder / name for name in names if not os.path.lexists(folder / name))
@@ -164,14 +173,17 @@ def append_line(path: Path, line: str) -> None:
         text.write(b"\n" * is_cut + line.encode() + b"\n")
 
 
-def create(path: Path, data: bytes, *, unfinished: Path) -> None:
+def create(path: Path, data: bytes, *, unfinished: Path, disk: Disk) -> None:
     """Make a file that is there whole or not at all: FileExistsError if there is one.
 
-    It is written under the name ``unfinished`` first, which is gone afterwards.
+    It is written under the name ``unfinished`` first, which is gone afterwards, and is on the disk before it has its own:
+    whoever finds that after a power failure finds all of the file. The name itself is not synced here.
     """
     try:
         with open(new_file(unfinished, is_new=False), "wb") as opened:
             opened.write(data)
+            opened.flush()
+            disk.sync_open(opened.fileno())
         os.link(unfinished, path)
     finally:
         for _ in range(2):  # nobody would look for it: what fails once may not fail again
@@ -188,12 +200,17 @@ def overwrite(path: Path, data: bytes, offset: int) -> None:
         os.close(opened)
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Give a small file other content, in one step: whoever reads it sees all of the one or all of the other."""
+def replace_file(path: Path, data: bytes, disk: Disk) -> None:
+    """Give a small file other content, in one step: whoever reads it sees all of the one or all of the other.
+
+    So does whoever reads it after a power failure; which of the two is not certain before its folder is synced.
+    """
     unfinished = path.with_name(unfinished_file(path.name))
     try:
         with open(new_file(unfinished), "wb") as opened:
             opened.write(data)
+            opened.flush()
+            disk.sync_open(opened.fileno())
         os.rename(unfinished, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -250,6 +267,11 @@ def remove_empty_folders(folder: Path) -> None:
     for place, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):  # not empty, or a reader is writing what it knows of a file there
             os.rmdir(place)
+
+
+def nearest_folder(table: Path, path: str) -> Path:
+    """Return the folder that a file below a table was in, or the first one above it that is still there."""
+    return next((table / parent for parent in Path(path).parents if (table / parent).is_dir()), table)
 
 
 def remove_empty_parents(table: Path, path: str) -> None:

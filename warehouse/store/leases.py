@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import socket
 import uuid
 from functools import lru_cache
@@ -20,6 +19,7 @@ from ebb.index.lease import Ended, Lease
 from ebb.warehouse.store.files import identity, is_there, names_in, read_file, remove_file, rename, write_new
 from ebb.warehouse.store.modes import make_folder
 from ebb.warehouse.store.paths import ended_name, lease_id, lease_name, new_lease_name
+from ebb.warehouse.store.users import user_name
 
 __all__ = [
     "end_lease",
@@ -39,19 +39,11 @@ _KEPT_NS = 24 * 60 * 60 * 1_000_000_000  # how long it is told why a lease was e
 
 def new_lease(version: int, clock: int | None, *, what: str, since: int, until: int) -> Lease:
     """Return a lease of this process."""
-    pid = os.getpid()
+    id, pid = uuid.uuid4().hex[:12], os.getpid()
+    host, user, process = _identity(pid)
     return Lease(
-        id=uuid.uuid4().hex[:12],
-        version=version,
-        clock=clock,
-        pid=pid,
-        host=socket.gethostname(),
-        user=_user(),
-        what=what,
-        process=f"{_machine()} {_started(pid) or ''}",
-        since=since,
-        until=until,
-    )
+        id=id, version=version, clock=clock, pid=pid, host=host, user=user, what=what, process=process, since=since, until=until
+    )  # fmt: skip
 
 
 def write_lease(folder: Path, lease: Lease) -> None:
@@ -172,8 +164,6 @@ def _started(pid: int) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
+def _identity(pid: int) -> tuple[str, str, str]:
+    """Return what this process says of itself: host, user, and what tells it from others with its number."""
+    return socket.gethostname(), user_name(), f"{_machine()} {_started(pid) or ''}"

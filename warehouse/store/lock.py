@@ -1,8 +1,9 @@
 """One process at a time: for writers of a table, and for those who work on a landing folder.
 
 A lock is an advisory lock of the operating system on a file: it goes with the process that holds it, so a dead holder
-never blocks. The file names the holder for those who have to wait. Who ends in order takes its name out; who finds one
-there knows that somebody before did not, and may have left something behind.
+never blocks. The file names the holder for those who have to wait. Who ends in order says there when the machine was
+started instead; who finds anything else knows that the one before did not end in order, or that the machine has been started
+since: a power failure may have taken back what was deleted. Either way something may have been left behind.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from ebb.index.errors import LockedError
@@ -27,13 +29,14 @@ from ebb.warehouse.store.modes import make_folder, new_file
 __all__ = ["Lock", "is_held", "locked"]
 
 _POLL_SECONDS = 0.05
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(slots=True)
 class Lock:
     """A lock that is held."""
 
-    is_in_order: bool  # false: whoever held it before died, and what it left has not been removed
+    is_in_order: bool  # false: whoever held it before died, or the machine did, and what is left has not been removed
 
 
 @contextmanager
@@ -49,11 +52,11 @@ def locked(file: Path, what: str, *, wait: float = 0.0) -> Iterator[Lock]:
             if not _is_at(handle, file):  # what was locked has been dropped, and perhaps made anew
                 os.close(handle)
                 handle = _open(file, what)
-        lock = Lock(is_in_order=not os.fstat(handle).st_size)
+        lock = Lock(is_in_order=_ended_in_order(handle))
         _write(handle, _card())
         yield lock
         if lock.is_in_order:
-            _write(handle, b"")
+            _write(handle, _last_word())
     finally:
         with contextlib.suppress(OSError):
             os.close(handle)
@@ -112,6 +115,24 @@ def _card() -> bytes:
     since = datetime.now(UTC).isoformat(timespec="seconds")
     command = " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:2]])
     return json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": since}).encode()
+
+
+def _last_word() -> bytes:
+    """Return what somebody says who ends in order."""
+    return json.dumps({"ended_in_boot": _boot()}).encode()
+
+
+def _ended_in_order(handle: int) -> bool:
+    return bool(_boot()) and os.pread(handle, 4096, 0) == _last_word()
+
+
+@cache
+def _boot() -> str:
+    """Return what tells the machine's last start from the others; empty if nobody can tell."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _holder(handle: int) -> str:

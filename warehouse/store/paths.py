@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ from ebb.index.grid import Cell
 __all__ = [
     "BACKUPS",
     "CHECKED",
+    "CHECKPOINTING",
     "EVIDENCE",
     "HEAD",
     "HIDDEN",
@@ -35,6 +37,7 @@ __all__ = [
     "SIDE_SUFFIX",
     "STATES",
     "UNFINISHED_COMMITS",
+    "UNSYNCED",
     "backup_record",
     "cell_folder",
     "copied_name",
@@ -43,6 +46,7 @@ __all__ = [
     "ended_name",
     "entry_name",
     "entry_version",
+    "folders_above",
     "footer_hash_in",
     "hold_name",
     "inside",
@@ -81,6 +85,8 @@ LOCK = "lock"
 STATES = "ledger"  # the folder of the ledger's states, below the hidden one
 HEAD = "head"  # the head record, below the hidden one
 CHECKED = "checked"  # what the last checks found, below the hidden one
+CHECKPOINTING = "checkpoint"  # the folder in which a checkpoint is made, below the hidden one
+UNSYNCED = "unsynced"  # below the hidden one: somebody wrote who did not wait for the disk
 HOLDS = "holds"  # the folder of what says which records are held, below the hidden one
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 LEASES = "leases"  # the folder of leases, below the hidden one
@@ -286,6 +292,15 @@ def cell_folder(folder: str, cell: Cell) -> str:
     'u7-ab/_g=1/_e=2'
     """
     return f"{folder}/_g={cell.group}/_e={cell.cohort}"
+
+
+def folders_above(paths: Iterable[str]) -> list[str]:
+    """Return the folders that lead to files below a table, with the table's own, which is called ``.``.
+
+    >>> folders_above(["u7-ab/_g=1/_e=2/part-x.parquet", "u7-ab/_g=1/_e=3/part-y.parquet"])
+    ['.', 'u7-ab', 'u7-ab/_g=1', 'u7-ab/_g=1/_e=2', 'u7-ab/_g=1/_e=3']
+    """
+    return sorted({str(parent) for path in paths for parent in PurePosixPath(path).parents})
 
 
 def new_data_file(folder: str, footer_hash: str = "") -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ebb.index.columns import PARTITION_COLUMNS, SLOT_COLUMNS, Column, delta_fields
 from ebb.index.errors import InputError, TableExistsError, UnknownTableError, UsageError, WarehouseError
 from ebb.index.ledger import Change
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, disk_errors
 from ebb.warehouse.store.files import make_folder, remove_tree, rename
 from ebb.warehouse.store.modes import group_id, let_in, share
@@ -18,6 +19,7 @@ from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.head import head_of, write_head
 from ebb.warehouse.table.log import LogEntry, commit_action, metadata_actions, new_metadata, schema_text
+from ebb.warehouse.table.settle import sync_all
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name, is_name
 from ebb.warehouse.table.states import stored_ledger
@@ -40,11 +42,11 @@ _DELTA_PROPERTIES = {
 }
 
 
-def list_tables(root: Path) -> list[Table]:
-    """Return the tables below ``root`` by name."""
+def list_tables(root: Path, *, durable: bool = True) -> list[Table]:
+    """Return the tables below ``root`` by name; ``durable``: whoever writes to them waits for the disk."""
     with disk_errors(f"warehouse {root} cannot be read"):
         names = sorted(entry.name for entry in root.iterdir()) if root.is_dir() else []
-    return [Table(root, name) for name in names if is_name(name) and _may_have_log(root / name)]
+    return [Table(root, name, Disk(durable)) for name in names if is_name(name) and _may_have_log(root / name)]
 
 
 def _may_have_log(folder: Path) -> bool:
@@ -54,19 +56,19 @@ def _may_have_log(folder: Path) -> bool:
         return True
 
 
-def find_table(root: Path, name: str) -> Table:
+def find_table(root: Path, name: str, *, durable: bool = True) -> Table:
     """Return the table with this name, or say which ones exist."""
     check_name(name)
-    table = Table(root, name)
+    table = Table(root, name, Disk(durable))
     if not table.is_there():
         names = tuple(t.name for t in list_tables(root))
         raise UnknownTableError(name, root, names, hint=None if names else "no_tables")
     return table
 
 
-def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
+def create_table(root: Path, spec: TableSpec, now_ms: int, *, durable: bool = True) -> Table:
     """Create an empty table."""
-    table = Table(root, spec.name)
+    table = Table(root, spec.name, Disk(durable))
     if table.folder.exists():
         raise TableExistsError(spec.name, root)
     slots = [Column(name, "bigint") for name in SLOT_COLUMNS]
@@ -80,14 +82,17 @@ def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
     )
     # Under another name first: the table is there as a whole or not at all.
     unfinished = root / new_table_name(spec.name, id)
+    new_folders = [folder for folder in (root, *root.absolute().parents) if not folder.exists()]
     try:
         make_folder(unfinished, parents=True)
         _share(root, [unfinished], spec)
         make_folder(unfinished / LOG)
         make_folder(unfinished / HIDDEN)
         entry = [said, *metadata_actions(metadata, with_protocol=True)]
-        hash = append(unfinished / LOG, 0, entry, id=id, table=spec.name)
-        write_head(unfinished / HIDDEN, head_of(LogEntry.of(entry, 0, hash), metadata, None, oldest=0))
+        hash = append(unfinished / LOG, 0, entry, id=id, table=spec.name, disk=table.disk)
+        head = head_of(LogEntry.of(entry, 0, hash), metadata, None, oldest=0)
+        write_head(unfinished / HIDDEN, head, table.disk)
+        table.disk.sync([unfinished / HIDDEN, unfinished])
         rename(unfinished, table.folder)
     except (OSError, WarehouseError) as error:
         remove_tree(unfinished)
@@ -96,6 +101,8 @@ def create_table(root: Path, spec: TableSpec, now_ms: int) -> Table:
         if isinstance(error, InputError | UsageError):
             raise
         raise disk_error(error, f"table {spec.name} cannot be created in {root}") from error
+    with disk_errors(f"table {spec.name} was created, and may not be on the disk yet"):
+        table.disk.sync([root, *(folder.absolute().parent for folder in new_folders)])
     with contextlib.suppress(OSError):  # the table is there: what killed ones left waits for the next
         for left in root.glob(new_table_name(spec.name)):
             remove_tree(left)
@@ -106,6 +113,7 @@ def share_table(table: Table, spec: TableSpec) -> None:
     """Let the members of the declared group read everything of a table, or nobody but its owner."""
     with disk_errors(f"who may read the files of table {table.name} cannot be changed"):
         _share(table.root, [folder for folder in (table.quarantine, table.folder) if folder.exists()], spec)
+        sync_all(table)
 
 
 def _share(root: Path, folders: Sequence[Path], spec: TableSpec) -> None:
@@ -136,6 +144,7 @@ def drop_table(table: Table) -> None:
         for folder in (table.quarantine, table.folder):
             if folder.exists():
                 rename(folder, table.root / dropped_name(table.name, new_id()))
+                table.disk.sync([table.root])  # before the next, and before anything in it goes
     except OSError as error:
         raise disk_error(error, f"table {table.name} cannot be dropped") from error
     remove_dropped(table.root)

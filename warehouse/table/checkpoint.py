@@ -3,6 +3,10 @@
 A checkpoint is what opening a table starts from, and what lets older entries go. Both are steps of their own after a
 commit, never part of one: a commit is made when its entry is there, and what fails here is tried again after the next.
 Ebb cleans up its logs itself, because Delta's rules count in whole days.
+
+delta-rs writes checkpoints, and waits for no disk. A checkpoint that a power failure has cut off would keep everybody from
+opening the table, so it is written in a folder of its own, beside names of the entries that it is made of, and comes into
+the log when it is on the disk.
 """
 
 from __future__ import annotations
@@ -12,8 +16,9 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, disk_errors
-from ebb.warehouse.store.files import names_in, remove_file
+from ebb.warehouse.store.files import link, make_folder, names_in, remove_file, remove_tree, rename
 from ebb.warehouse.store.modes import fit_files
 from ebb.warehouse.store.paths import LAST_CHECKPOINT, LOG
 from ebb.warehouse.table.log import LogEntry
@@ -27,22 +32,30 @@ CHECKPOINT_INTERVAL = 50  # commits; opening a table reads the entries since the
 _VERSION = re.compile(r"([0-9]{20})\.(json|checkpoint)")
 
 
-def checkpoint_if_due(folder: Path, version: int) -> bool:
-    """Write down what a Delta table looks like if enough commits were made since the last time; returns if it was."""
+def checkpoint_if_due(folder: Path, version: int, *, aside: Path, disk: Disk) -> bool:
+    """Write down what a Delta table looks like if enough commits were made since the last time; returns if it was.
+
+    ``aside``: the place of a folder in which it is made, on the same disk.
+    """
     if version - _last(folder / LOG) < CHECKPOINT_INTERVAL:
         return False
-    write_checkpoint(folder, version)
+    write_checkpoint(folder, version, aside=aside, disk=disk)
     return True
 
 
-def write_checkpoint(folder: Path, version: int) -> None:
-    """Write down what a Delta table looks like at a version."""
-    from deltalake import DeltaTable
+def write_checkpoint(folder: Path, version: int, *, aside: Path, disk: Disk) -> None:
+    """Write down what a Delta table looks like at a version.
+
+    ``aside``: the place of a folder in which it is made, on the same disk.
+    """
     from deltalake.exceptions import DeltaError
 
     try:
-        DeltaTable(folder, version=version).create_checkpoint()
-        fit_files(folder / LOG, [name for name in names_in(folder / LOG) if "checkpoint" in name])
+        remove_tree(aside)  # of one who was killed
+        try:
+            _checkpoint(folder / LOG, version, aside, disk)
+        finally:
+            remove_tree(aside)
     except (DeltaError, OSError) as error:
         what, step = f"the checkpoint of version {version} cannot be written", "the next commit tries again"
         raise disk_error(error, what, note="nothing is lost", step=step) from error
@@ -56,6 +69,31 @@ def remove_checkpoint(log: Path, version: int) -> None:
         for name in names_in(log):
             if name.startswith(f"{version:020}.checkpoint"):
                 remove_file(log / name)
+
+
+def _checkpoint(log: Path, version: int, aside: Path, disk: Disk) -> None:
+    from deltalake import DeltaTable
+
+    here = aside / LOG
+    make_folder(here, parents=True)
+    older = [name for name in names_in(log) if (match := _VERSION.match(name)) and _is_older(match, version)]
+    needed = set(older) - set(superseded(older, version))
+    for name in needed:
+        link(log / name, here / name)
+    DeltaTable(aside, version=version).create_checkpoint()
+    made = set(names_in(here)) - needed
+    fit_files(here, made)
+    disk.sync(here / name for name in made)
+    for name in sorted(made - {LAST_CHECKPOINT}):
+        rename(here / name, log / name)
+    disk.sync([log])  # first: whoever finds the other name must find these
+    rename(here / LAST_CHECKPOINT, log / LAST_CHECKPOINT)
+    disk.sync([log])
+
+
+def _is_older(match: re.Match[str], version: int) -> bool:
+    """Whether a file of a log is needed for a checkpoint of a version: an entry of it, or a checkpoint before it."""
+    return int(match[1]) + (match[2] == "checkpoint") <= version
 
 
 def _last(log: Path) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ebb.index.errors import LostHeadError, RolledBackError
 from ebb.index.head import Head, lost, new_file, places, rolled_back
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, refusal
 from ebb.warehouse.store.files import overwrite, read_file, replace_file
 from ebb.warehouse.store.paths import HEAD
@@ -44,15 +45,16 @@ def read_head(hidden: Path) -> Known:
     return Known(found.head, problem, found.next_at if found.head else None, found.is_whole)
 
 
-def write_head(hidden: Path, head: Head, known: Known | None = None) -> Head:
+def write_head(hidden: Path, head: Head, disk: Disk, known: Known | None = None) -> Head:
     """Write the next head record, after the one that is known; returns it.
 
-    Requires the writer's lock. What goes wrong comes as OSError.
+    Requires the writer's lock. What goes wrong comes as OSError. Nobody waits for the disk unless the file is made: after a
+    power failure one before it may count, and the log be ahead of it as after a crash.
     """
     known = known or Known(None)
     made = replace(head, serial=known.head.serial + 1 if known.head else 0)
     if known.next_at is None:
-        replace_file(hidden / HEAD, new_file(made))
+        replace_file(hidden / HEAD, new_file(made), disk)
     else:
         overwrite(hidden / HEAD, made.dumps(), known.next_at)
     return made
@@ -70,11 +72,12 @@ def head_of(entry: LogEntry, metadata: Mapping[str, Any], clock: int | None, *, 
     )
 
 
-def keep_from(hidden: Path, version: int) -> None:
+def keep_from(hidden: Path, version: int, disk: Disk) -> None:
     """Say that the log need not have entries before a version: before they are removed.  Requires the writer's lock."""
     known = read_head(hidden)
     if known.head is not None and version > known.head.oldest:
-        write_head(hidden, replace(known.head, oldest=version), known)
+        write_head(hidden, replace(known.head, oldest=version), disk, known)
+        disk.sync([hidden / HEAD, hidden])
 
 
 def vouched(

@@ -17,6 +17,7 @@ from typing import Any
 
 from ebb.index.errors import CorruptionError
 from ebb.index.journal import ORIGIN, Line, check_chain, commit_facts, counting, hash_of, parsed_line, written_line
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors, read_error
 from ebb.warehouse.store.files import create, make_folder, names_in, read_file, remove_file
 from ebb.warehouse.store.paths import (
@@ -123,7 +124,9 @@ def _end(folder: Path) -> int:
     return segments[-1].last + 1 if segments else 0
 
 
-def bring_up_to_date(folder: Path, log: Path, newest: int, *, is_kept: Callable[[Line], bool] = lambda _: True) -> int:
+def bring_up_to_date(
+    folder: Path, log: Path, newest: int, *, disk: Disk, is_kept: Callable[[Line], bool] = lambda _: True
+) -> int:
     """Write down every commit that is not in the journal yet, and drop whole segments whose time is over.
 
     Returns how many lines were written. ``is_kept``: whether the evidence of a commit is within its retention. Requires
@@ -141,7 +144,7 @@ def bring_up_to_date(folder: Path, log: Path, newest: int, *, is_kept: Callable[
     if over is not None and not any(_tells_of(line, over[0].last, over[1].hash) for line in tail):
         fresh.append(_dropped(segments[0].first, *over, [*tail, *fresh]))
     if fresh:
-        _write(folder, segments[-1] if segments else None, tail, fresh)
+        _write(folder, segments[-1] if segments else None, tail, fresh, disk)
     for segment in segments[:-1]:
         if over is not None and segment.last <= over[0].last:
             remove_file(segment.path)
@@ -265,7 +268,7 @@ def _dropped(first: int, segment: _Segment, last: Line, lines: Sequence[Line]) -
     return written_line(facts, lines[-1].hash)
 
 
-def _write(folder: Path, last: _Segment | None, tail: Sequence[Line], fresh: Sequence[Line]) -> None:
+def _write(folder: Path, last: _Segment | None, tail: Sequence[Line], fresh: Sequence[Line], disk: Disk) -> None:
     """Write lines as segments; a small last segment is taken in by the first of them."""
     tail = [] if last is None else tail[-(last.last - last.first + 1) :]
     taken = last if last is not None and sum(len(line.data) for line in tail) < _SEGMENT_BYTES else None
@@ -277,8 +280,9 @@ def _write(folder: Path, last: _Segment | None, tail: Sequence[Line], fresh: Seq
             size_bytes += len(rows[count]) + 1
             count += 1
         name = journal_segment(first, first + count - 1)
-        create(folder / name, b"\n".join(rows[:count]) + b"\n", unfinished=folder / unfinished_commit(name))
+        create(folder / name, b"\n".join(rows[:count]) + b"\n", unfinished=folder / unfinished_commit(name), disk=disk)
         first, rows = first + count, rows[count:]
+    disk.sync([folder, folder.parent, folder.parent.parent])  # before what they replace goes
     if taken is not None:
         remove_file(taken.path)
 

@@ -6,7 +6,6 @@ Nothing here starts Spark, and nothing here imports pyarrow: an empty tick shoul
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,6 +19,7 @@ from ebb.index.errors import CorruptionError, EngineError, LostHeadError, Rolled
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
@@ -36,7 +36,6 @@ from ebb.warehouse.store.paths import (
     is_data_file,
 )
 from ebb.warehouse.table.cellfiles import added, check_generations, file_of_add, live_files, removed
-from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.delta import delta_errors, metadata_of, open_delta
 from ebb.warehouse.table.foreign import (
@@ -50,14 +49,14 @@ from ebb.warehouse.table.foreign import (
 from ebb.warehouse.table.head import head_of, read_head, vouched, write_head
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
+from ebb.warehouse.table.settle import sync_foreign, take_over
 from ebb.warehouse.table.spec import VERSION_PROPERTY, TableSpec
-from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, write_state
+from ebb.warehouse.table.states import change_of, read_ledger, stored_ledger, wants_state, write_state
 
 __all__ = ["Snapshot", "Table"]
 
 _READS = 4  # tries to open a table that a writer moves on
 _MOST_BEHIND = 64  # commits that are read one by one; if there are more, the table is opened anew
-_CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,7 @@ class Table:
 
     root: Path
     name: str
+    disk: Disk = field(default_factory=Disk, compare=False, repr=False)
     _newest: list[Snapshot] = field(default_factory=list, compare=False, repr=False)  # one at most
 
     @property
@@ -122,6 +122,7 @@ class Table:
                 lock = held.enter_context(locked(self.hidden / LOCK, f"table {self.name}", wait=wait))
             finally:
                 self._check_present()
+            take_over(self, lock)
             if not is_foreign_fine:
                 self.snapshot().check_own()
             yield lock
@@ -357,16 +358,18 @@ class Snapshot:
             self.check_features()
         else:
             self.check_own()
-        id, ledger, state = new_id(), self.ledger.advanced(change), self.state
-        if self._wants_state(change):
-            # Before the commit that names it; without it the commit builds on the state before.
-            with suppress(OSError):
-                ledger, state = write_state(self.table.states, ledger, self.version + 1, self.spec.remembered_ticks)
+        sync_foreign(self.table, self.foreign)
+        id, ledger, state, disk = new_id(), self.ledger.advanced(change), self.state, self.table.disk
+        if wants_state(state, self.version + 1, change):
+            with suppress(OSError):  # without it the commit builds on the state before
+                ledger, state = write_state(
+                    self.table.states, ledger, self.version + 1, self.spec.remembered_ticks, disk
+                )
                 change = Change(clock=change.clock)
         ebb = {"id": id, **report, "after": self.hash, "ledger": stored_ledger(state, change)}
         clock: list[Action] = [] if change.clock is None else [{"txn": {"appId": APP, "version": change.clock}}]
         entry = [commit_action(report["op"], ebb, now_ms), *actions, *clock]
-        hash = append(self.table.log, self.version + 1, entry, id=id, table=self.table.name)
+        hash = append(self.table.log, self.version + 1, entry, id=id, table=self.table.name, disk=disk)
         made = LogEntry.of(entry, self.version + 1, hash)
         after = replace(self._followed(made, ledger, state), unsettled=None)
         for metadata in (action["metaData"] for action in actions if "metaData" in action):
@@ -389,9 +392,6 @@ class Snapshot:
             raise FileNotFoundError(entry_name(self.version))
         before = None if is_confirmed else known.head or self.head
         oldest = before.oldest if before else self.table.oldest_version()
-        head = write_head(self.table.hidden, head_of(made, self.metadata, self.ledger.clock, oldest=oldest), known)
+        head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
+        head = write_head(self.table.hidden, head, self.table.disk, known)
         return replace(self, head=head, unsettled=None)
-
-    def _wants_state(self, change: Change) -> bool:
-        since = self.version + 1 - (self.state.version if self.state else 0)
-        return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES

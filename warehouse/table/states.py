@@ -7,6 +7,7 @@ changes of the commits since.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,6 +20,7 @@ from ebb.index.errors import CorruptionError
 from ebb.index.fingerprints import Fingerprints, Segment, merges, survivors
 from ebb.index.ledger import Change, Ledger, State
 from ebb.index.stored import items, number, text
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import read_error
 from ebb.warehouse.store.files import create, make_folder, mapped, remove_file
 from ebb.warehouse.store.paths import (
@@ -29,10 +31,12 @@ from ebb.warehouse.store.paths import (
     state_version,
     unfinished_commit,
 )
+from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["change_of", "read_ledger", "remove_old_states", "stored_ledger", "write_state"]
+__all__ = ["change_of", "read_ledger", "remove_old_states", "stored_ledger", "wants_state", "write_state"]
 
+_CHANGE_BYTES = 16 * 1024  # a commit that would say more than this about the ledger names a new state instead
 _KEPT_STATES = 8  # the last ones
 
 
@@ -101,8 +105,16 @@ def _segment(folder: Path, name: str) -> Segment:
     return Segment.loads(name, data)
 
 
-def write_state(folder: Path, ledger: Ledger, version: int, ticks: int) -> tuple[Ledger, State]:
+def wants_state(state: State | None, version: int, change: Change) -> bool:
+    """Whether the commit of a version names a new state: after some time, or if it would say too much about the ledger."""
+    since = version - (state.version if state else 0)
+    return since >= CHECKPOINT_INTERVAL or len(json.dumps(change.stored())) > _CHANGE_BYTES
+
+
+def write_state(folder: Path, ledger: Ledger, version: int, ticks: int, disk: Disk) -> tuple[Ledger, State]:
     """Write down the ledger of a version; returns the same ledger as it is read back, and the state.
+
+    Both are on the disk then: the next commit names them.
 
     ``ticks``: how long batches are remembered.
     """
@@ -114,17 +126,18 @@ def write_state(folder: Path, ledger: Ledger, version: int, ticks: int) -> tuple
         taken = segments[len(segments) - count :]
         data = Segment.dumps(survivors(taken, recent, since))
         name = segment_name(f"{crc32(data):08x}")
-        _write(folder, name, data)
+        _write(folder, name, data, disk)
         segments[len(segments) - count :] = [Segment.loads(name, mapped(folder / name))]
     kept = [segment for segment in segments if max(segment.slots, default=since) >= since]
     settled = ledger.settled(kept)
     state = State(version, state_name(version))
-    _write(folder, state.name, settled.dumps())
+    _write(folder, state.name, settled.dumps(), disk)
+    disk.sync([folder, folder.parent, folder.parent.parent])
     return settled, state
 
 
-def _write(folder: Path, name: str, data: bytes) -> None:
-    create(folder / name, data, unfinished=folder / unfinished_commit(name))
+def _write(folder: Path, name: str, data: bytes, disk: Disk) -> None:
+    create(folder / name, data, unfinished=folder / unfinished_commit(name), disk=disk)
 
 
 def remove_old_states(folder: Path, named: State) -> None:

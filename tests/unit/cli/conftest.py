@@ -16,7 +16,7 @@ DECLARED = ("--schema", SCHEMA, "--key", "key", *TIMES, "--tick", "1", "--span",
 @pytest.fixture
 def ebb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """Return the command in an empty folder, without settings from outside."""
-    for name in ("EBB_WAREHOUSE", "EBB_CONFIG", "EBB_ENGINE", "EBB_MASTER"):
+    for name in ("EBB_WAREHOUSE", "EBB_CONFIG", "EBB_DURABLE", "EBB_ENGINE", "EBB_MASTER"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

@@ -39,6 +39,7 @@ from ebb.index.errors import (
     TooLateError,
     UnknownTableError,
     UnreadableInputError,
+    UnsyncedError,
     UpgradeError,
     UsageError,
     WarehouseError,
@@ -177,6 +178,10 @@ SHOWN: list[tuple[WarehouseError, str]] = [
     (
         InDoubtError("t", "the disk is gone"),
         "whether the commit to table t was made is not known: the disk is gone; nothing was deleted, and the next run settles it",
+    ),
+    (
+        UnsyncedError("t", 7, "the disk is gone"),
+        "commit 7 of table t was made, and may not be on the disk yet: the disk is gone; check the disk; until a later run succeeds, a power failure may take the commit back",
     ),
 ]
 

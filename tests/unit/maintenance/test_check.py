@@ -358,7 +358,14 @@ def _wrong_clock(c: Copy) -> str:
     assert state is not None
     ledger = {"state": [state.version, state.name], "clock": CLOCK}
     said = commit_action("erase", {"id": id, "op": "erase", "slot": CLOCK, "ledger": ledger}, 0)
-    append(c.table.table.log, version, [said, {"txn": {"appId": "ebb", "version": 7}}], id=id, table="t")
+    append(
+        c.table.table.log,
+        version,
+        [said, {"txn": {"appId": "ebb", "version": 7}}],
+        id=id,
+        table="t",
+        disk=c.table.table.disk,
+    )
     return c.entry(version)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ebb.index.errors import ConflictError, EngineError, InDoubtError
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.paths import entry_name
 from ebb.warehouse.table.commit import append, new_id, remove_unfinished
 from ebb.warehouse.table.log import LogEntry, commit_action, encoded
@@ -19,7 +20,7 @@ def entry(id: str) -> list[dict[str, object]]:
 
 
 def commit(log: Path, version: int, id: str) -> None:
-    append(log, version, entry(id), id=id, table="t")
+    append(log, version, entry(id), id=id, table="t", disk=Disk())
 
 
 def test_an_entry_is_there_whole_and_alone(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ebb.index.errors import CorruptionError
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.files import (
     create,
     files_below,
@@ -43,7 +44,7 @@ def below(root: Path) -> list[str]:
 
 
 def test_a_file_is_created_whole_and_its_first_name_is_gone(tmp_path: Path) -> None:
-    create(tmp_path / "x", b"whole", unfinished=tmp_path / "x.tmp")
+    create(tmp_path / "x", b"whole", unfinished=tmp_path / "x.tmp", disk=Disk())
 
     assert (tmp_path / "x").read_bytes() == b"whole"
     assert below(tmp_path) == ["x"]
@@ -53,7 +54,7 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
     make(tmp_path, "x")
 
     with pytest.raises(FileExistsError):
-        create(tmp_path / "x", b"other", unfinished=tmp_path / "x.tmp")
+        create(tmp_path / "x", b"other", unfinished=tmp_path / "x.tmp", disk=Disk())
 
     assert (tmp_path / "x").read_text() == "x"
     assert below(tmp_path) == ["x"]
@@ -62,11 +63,11 @@ def test_a_file_that_is_there_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [full_disk(), Interruption()], ids=["full disk", "signal"])
 def test_a_file_that_is_not_finished_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     with armed(tmp_path, error) as fault:
-        create(tmp_path / "x", b"whole", unfinished=tmp_path / "x.tmp")
+        create(tmp_path / "x", b"whole", unfinished=tmp_path / "x.tmp", disk=Disk())
     (tmp_path / "x").unlink()
     for at in range(fault.seen.index(f"os.link {'/x.tmp'}") + 1):
         with pytest.raises(type(error)), armed(tmp_path, error, at):
-            create(tmp_path / "x", b"whole", unfinished=tmp_path / "x.tmp")
+            create(tmp_path / "x", b"whole", unfinished=tmp_path / "x.tmp", disk=Disk())
         assert below(tmp_path) == []
 
 

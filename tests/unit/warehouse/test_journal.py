@@ -18,6 +18,7 @@ from ebb.index.errors import CorruptionError, WarehouseError
 from ebb.index.journal import Line, counting, hash_of
 from ebb.maintenance.carry_out import keep_evidence
 from ebb.maintenance.update import Report
+from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.files import names_in
 from ebb.warehouse.store.paths import entry_name, entry_version
 from ebb.warehouse.table import journal
@@ -271,7 +272,7 @@ def test_a_log_that_was_taken_back_stays_in_the_journal(tmp_path: Path) -> None:
 
     def written() -> list[Line]:
         folder, log = table.table.evidence, table.table.log
-        bring_up_to_date(folder, log, newest - 1)
+        bring_up_to_date(folder, log, newest - 1, disk=Disk())
         return whole_journal(folder, log, newest - 1)[0]
 
     lines = written()

@@ -70,6 +70,25 @@ def test_empty_variables_say_nothing() -> None:
     assert load_settings(environment=environment, file=None) == load_settings(environment={}, file=None)
 
 
+@pytest.mark.parametrize(
+    ("variable", "text", "is_durable"),
+    [("", None, True), ("", "durable = false", False), ("false", None, False), ("true", "durable = false", True)],
+)
+def test_writers_wait_for_the_disk_unless_told_otherwise(
+    variable: str, text: str | None, *, is_durable: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "ebb.toml" if text else None
+    if file and text:
+        file.write_text(text)
+
+    assert load_settings(environment={"EBB_DURABLE": variable}, file=file).durable == is_durable
+
+
+def test_a_variable_that_says_neither_is_refused() -> None:
+    with pytest.raises(UsageError, match="EBB_DURABLE is 'nope'; it must be one of true, false"):
+        load_settings(environment={"EBB_DURABLE": "nope"}, file=None)
+
+
 def test_jars_follow_the_cache() -> None:
     assert load_settings(environment={"XDG_CACHE_HOME": "/c"}, file=None).jars == Path("/c/ebb/jars")
 
@@ -83,8 +102,9 @@ def test_a_setting_of_spark_without_key_or_value_is_refused(item: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("warehouse = 7", "warehouse is 7; it may hold warehouse, jars, engine, spark"),
+        ("warehouse = 7", "warehouse is 7; it may hold warehouse, jars, engine, durable, spark"),
         ("warehoose = 'x'", "warehoose is not a setting"),
+        ("durable = 'no'", "durable is 'no'"),
         ("spark = 7", "spark is 7"),
         ("[spark]\nmaster = 1", "spark.master is 1; it may hold spark.master, spark.conf"),
         ("[spark]\nconf = 'x'", "spark.conf is 'x'"),
