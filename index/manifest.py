@@ -166,7 +166,7 @@ class Kept:
     def loads(data: bytes) -> Kept:
         """Read what :meth:`dumps` wrote; ValueError or TypeError if it is something else."""
         value = members(parsed(data))
-        numbers = ("version", "clock", "taken_ms", "oldest", "first_dead", "first_refused", "failed_ms")
+        numbers = ("version", "clock", "taken_ms", "oldest", "first_dead", "first_refused", "stale_since", "failed_ms")
         known = {name: number_or_none(value.get(name)) for name in numbers}
         return Kept(place=text(value.get("place")), reason=text(value.get("reason", "")), **known)
 
@@ -181,7 +181,7 @@ class Kept:
         """
         since = None if before is None else before.stale_since
         is_renewed = since is None or (manifest is not None and manifest.version >= since)
-        files = [*(manifest.files if manifest else ()), *more]
+        files = [file for file in (*(manifest.files if manifest else ()), *more) if not file.cell.is_held]
         return Kept(
             place=place,
             version=manifest.version if manifest else None,

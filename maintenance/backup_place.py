@@ -46,6 +46,7 @@ from ebb.warehouse.store.paths import (
     BACKUPS,
     EVIDENCE,
     HIDDEN,
+    HOLDS,
     LOG,
     MANIFEST,
     PLACE_LOCK,
@@ -103,7 +104,11 @@ class Place:
             inside(path)
         for other in manifest.others:
             *above, name = other.path.split("/")
-            if above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE]) or name in ("", ".", "..") or "\0" in name:
+            if (
+                above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE], [HIDDEN, HOLDS])
+                or name in ("", ".", "..")
+                or "\0" in name
+            ):
                 raise CorruptionError("a manifest names a file outside its backup", other.path, OTHER_BACKUP)
         return manifest
 
@@ -277,7 +282,7 @@ def keep(table: Table, kept: Kept) -> None:
 
 
 def mark_stale(table: Table, version: int) -> None:
-    """Note that a commit, the next one, leaves out records that the backups may hold.  Requires the writer's lock."""
+    """Note that from a version on, the next one, records may have to go that the backups hold.  Requires the writer's lock."""
     for kept in remembered(table):
         keep(table, replace(kept, stale_since=version))
 

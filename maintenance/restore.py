@@ -64,7 +64,7 @@ class Restoration:
     name: str
     place: str
     version: int  # of the backup
-    slot: int | None  # the clock
+    slot: int | None  # the clock: that of the backup, unless held records had expired that it does not hide
     time: str | None  # of the slot
     expired_through: int | None  # the last slot of which nothing came back, because it was over
     taken_ms: int
@@ -163,8 +163,8 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
         name=target.name,
         place=str(place.folder),
         version=manifest.version,
-        slot=manifest.clock,
-        time=None if manifest.clock is None else spec.timeline.show_slot(manifest.clock),
+        slot=plan.clock,
+        time=None if plan.clock is None else spec.timeline.show_slot(plan.clock),
         expired_through=None if expired == _BEFORE_ALL else expired,
         taken_ms=manifest.taken_ms,
         records=None,
@@ -296,9 +296,10 @@ class _Work:
         bare = replace(snapshot, files=(), ledger=replace(snapshot.ledger, ranges=()))
         ranges = changed_ranges(bare, adds=files, removes=())
         gone = {slot: count for slot, count in snapshot.ledger.live.items() if slot <= self.expired}
+        is_moved = plan.clock != self.manifest.clock  # then it takes them out of the counts itself
         change = Change(
-            clock=self.manifest.clock,
-            arrivals={slot: -count for slot, count in gone.items()},
+            clock=plan.clock,
+            arrivals={} if is_moved else {slot: -count for slot, count in gone.items()},
             erased_version=snapshot.version + 1,  # nothing that was removed by then has come back
             ranges_added=ranges.added,
             ranges_dropped=tuple(found.name for found in snapshot.ledger.ranges),
@@ -307,15 +308,16 @@ class _Work:
             adds=adds,
             removes=removes,
             change=change,
-            report=self._said(files, adds, sum(gone.values())),
+            report=self._said(adds, sum(gone.values()), snapshot.ledger.live_records - sum(gone.values())),
             data_change=False,
             now_ms=now_ms,
             metadata=self._metadata(snapshot),
         )
-        held, known = sum(file.records for file in files), after.ledger.live_records
-        if held != known:
+        live, known = sum(file.records for file in files if not file.cell.is_held), after.ledger.live_records
+        held = sum(file.records for file in files if file.cell.is_held)  # live ones and others
+        if not live <= known <= live + held:
             what = f"the backup of table {self.place.name} contradicts itself"
-            raise CorruptionError(what, f"its files hold {held:,} live records, and its ledger {known:,}", OTHER_BACKUP)
+            raise CorruptionError(what, f"its files hold {live:,} live records, and its ledger {known:,}", OTHER_BACKUP)
         return after, sum(gone.values())
 
     def _opened(self) -> Snapshot:
@@ -335,14 +337,14 @@ class _Work:
         configuration = {**snapshot.metadata["configuration"], **self.spec.properties()}
         return {**snapshot.metadata, "id": new_table_id(), "configuration": configuration}
 
-    def _said(self, files: tuple[CellFile, ...], adds: tuple[CellFile, ...], expired: int) -> dict[str, Any]:
+    def _said(self, adds: tuple[CellFile, ...], expired: int, live: int) -> dict[str, Any]:
         return {
             "op": "restore",
-            "slot": self.manifest.clock,
+            "slot": self.plan.clock,
             "restored_version": self.manifest.version,
             "restored_from": self.manifest.table_id,
             "expired": expired,
-            "live": sum(file.records for file in files),
+            "live": live,
             "files_added": len(adds),
             "bytes_written": sum(file.size_bytes for file in adds),
         }
