@@ -32,7 +32,8 @@ from ebb.warehouse.check.last import LastCheck, note_check
 from ebb.warehouse.check.log import LogFacts, look_at_log
 from ebb.warehouse.intake.quarantine import look_at_refused
 from ebb.warehouse.parquet.datafile import DataFile
-from ebb.warehouse.store.paths import HEAD, HIDDEN, LOG
+from ebb.warehouse.store.paths import EVIDENCE, HEAD, HIDDEN, LOG
+from ebb.warehouse.table.journal import written_journal
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Checked", "check", "look"]
@@ -210,6 +211,7 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
             fact = f"its oldest expired byte has been on disk for {show(exposed.age)}, and the deletion bound is {show(exposed.bound)}"
             yield _found("bound", "the table", fact, "update it, or purge and erase it", Severity.WARNING)
     yield from _quarantine(snapshot, log, deep=deep)
+    yield from _evidence(snapshot)
     if spec.landing:
         if kept_files(spec.landing) is None:
             yield _found(
@@ -221,6 +223,13 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
             )
         for entry in strange_entries(spec.landing):
             yield _found("landing", f"{spec.landing}/{entry}", "is none of Ebb's", "move it away", Severity.WARNING)
+
+
+def _evidence(snapshot: Snapshot) -> Iterator[Finding]:
+    try:
+        written_journal(snapshot.table.evidence)
+    except CorruptionError as error:
+        yield _found("evidence", f"{HIDDEN}/{EVIDENCE}", error.facts, error.next_step)
 
 
 def _quarantine(snapshot: Snapshot, log: LogFacts, *, deep: bool) -> Iterator[Finding]:
