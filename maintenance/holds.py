@@ -246,10 +246,9 @@ def held_cases(snapshot: Snapshot) -> tuple[HeldCase, ...]:
     return tuple(cases)
 
 
-def held_records(snapshot: Snapshot, case: str | None, columns: Sequence[str] | None = None) -> HeldRecords:
+def held_records(window: Window, case: str | None, columns: Sequence[str] | None = None) -> HeldRecords:
     """Return the records that a case holds, or all that are held, in no particular order."""
-    window = opened_window(snapshot)
-    names = window.names(columns)
+    snapshot, names = window.snapshot, window.names(columns)
     holds = [hold for found, hold in read_holds(snapshot) if case in (None, found.case)]
     if case is not None and not holds:
         msg = f"table {snapshot.table.name} has no hold for case {case}"
@@ -261,8 +260,9 @@ def held_records(snapshot: Snapshot, case: str | None, columns: Sequence[str] | 
             mine.update({number: np.union1d(mine.get(number, ()), there) for number, there in some.places.items()})
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for file, chosen in places.values():
-            for table in records_at(window, file, chosen, names):
-                yield from table.select(names).to_batches()
+        with window.reading():
+            for file, chosen in places.values():
+                for table in records_at(window, file, chosen, names):
+                    yield from table.select(names).to_batches()
 
     return HeldRecords(window.schema(names), batches())
