@@ -17,6 +17,8 @@ from ebb.index.cellfile import CellFile, Chosen
 from ebb.index.errors import InputError, UsageError
 from ebb.index.ledger import Change
 from ebb.maintenance.ask import Ask, check_share
+from ebb.maintenance.backup_care import tend
+from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.context import Context
 from ebb.maintenance.keep import check_not_held, opened_window
@@ -163,5 +165,9 @@ def _committed(
         change=Change(clock=planned.slot, arrivals={slot: count for slot, count in moved.items() if count}),
         data_change=False,
         report=said,
+        # The backups would keep them for as long as they were to live before.
+        prepare=lambda: mark_stale(snapshot.table, snapshot.version + 1) if planned.shortened else None,
     )
-    return replace(written(done.added), version=done.snapshot.version, is_committed=True, warnings=done.warnings)
+    tended = tend(done.snapshot, context.wall())
+    warnings = (*done.warnings, *tended.warnings)
+    return replace(written(done.added), version=done.snapshot.version, is_committed=True, warnings=warnings)

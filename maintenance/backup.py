@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from ebb.index.cellfile import CellFile
@@ -36,6 +37,7 @@ from ebb.warehouse.store.files import (
 )
 from ebb.warehouse.store.paths import EVIDENCE, HIDDEN, HOLDS, LOG, STATES, journal_lines
 from ebb.warehouse.table.checkpoint import log_until
+from ebb.warehouse.table.leases import HeldLease, own_leases
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Backup", "backup", "renew", "stop_managing"]
@@ -77,12 +79,20 @@ class _Copying:
     place: Place
     known: Manifest | None
     verify: bool
-    now_ms: int
+    wall: Callable[[], datetime] | None  # for a lease; None: none is needed
     progress: Callable[[str], None]
+    lease: HeldLease | None = None
     tries: int = 0
     bytes_copied: int = 0
     files_copied: int = 0
     repaired: list[str] = field(default_factory=list)
+
+    def pinned(self, table: Table) -> Snapshot:
+        """Pin the newest version."""
+        if self.wall is None:
+            return table.snapshot()
+        snapshot, self.lease = own_leases().pinned(table, "backup", self.wall)
+        return snapshot
 
     def data(self, snapshot: Snapshot) -> None:
         """Copy data files that are not there, and read them back."""
@@ -167,7 +177,7 @@ class _Copying:
         if snapshot.state is not None:
             segments = [segment.name for segment in snapshot.ledger.fingerprints.segments]
             paths += [f"{HIDDEN}/{STATES}/{name}" for name in (snapshot.state.name, *segments)]
-        paths += [f"{HIDDEN}/{HOLDS}/{hold.name}" for hold in snapshot.ledger.holds]
+        paths += [f"{HIDDEN}/{HOLDS}/{found.name}" for found in snapshot.ledger.holds]
         with suppress(FileNotFoundError):  # there is none before entries have left the log
             paths += [
                 f"{HIDDEN}/{EVIDENCE}/{name}" for name in names_in(snapshot.table.evidence) if journal_lines(name)
@@ -208,25 +218,33 @@ def backup(table: Table, folder: str | Path, context: Context, *, verify: bool =
         _check_same(place, manifest, snapshot)
         return _planned(place, manifest, snapshot)
     place.make()
-    return renew(place, table, wait=context.wait, verify=verify, now_ms=context.now_ms(), progress=context.progress)
+    return renew(
+        place, table, wait=context.wait, verify=verify, wall=context.wall, progress=context.progress, is_alone=False
+    )
 
 
 def renew(
     place: Place,
     table: Table,
     *,
-    now_ms: int,
+    wall: Callable[[], datetime],
     wait: float = 0.0,
     verify: bool = False,
     progress: Callable[[str], None] = lambda _: None,
+    is_alone: bool = True,
 ) -> Backup:
-    """Make a backup one of the newest version.  Requires its folder."""
+    """Make a backup one of the newest version.  Requires its folder.
+
+    ``is_alone``: nobody erases meanwhile, because the caller has the writer's lock. Otherwise a lease keeps the files there.
+    """
     started = time.monotonic()
     with place.lock(wait=wait) as lock:
-        known, snapshot = place.manifest(), table.snapshot()
+        known = place.manifest()
+        copying = _Copying(place, known, verify, None if is_alone else wall, progress)
+        snapshot = copying.pinned(table)
         _check_same(place, known, snapshot)
-        copying = _Copying(place, known, verify, now_ms, progress)
         snapshot, manifest = _copy_newest(copying, snapshot)
+        manifest = replace(manifest, taken_ms=int(wall().timestamp() * 1000))
         place.write(manifest)
         newest = table.snapshot()
         if newest.ledger.clock is not None and newest.table_id == snapshot.table_id:
@@ -272,7 +290,7 @@ def _copy_newest(copying: _Copying, snapshot: Snapshot) -> tuple[Snapshot, Manif
             return snapshot, _copied(copying, snapshot)
         except _GoneError as error:
             copying.progress("files were erased meanwhile: taking the newest version")
-            before, snapshot = snapshot, table.snapshot()
+            before, snapshot = snapshot, copying.pinned(table)
             if before.version == snapshot.version:  # nobody has erased it
                 raise error.args[0] from error
     facts = f"table {table.name} erased files of {_TRIES} versions, one after the other, while they were copied"
@@ -292,7 +310,7 @@ def _copied(copying: _Copying, snapshot: Snapshot) -> Manifest:
         ancestors=copied.ancestors if copied else (),
         version=snapshot.version,
         clock=snapshot.ledger.clock,
-        taken_ms=copying.now_ms,
+        taken_ms=0,
         metadata=snapshot.metadata,
         files=_wanted(snapshot),
         others=others,
@@ -301,9 +319,9 @@ def _copied(copying: _Copying, snapshot: Snapshot) -> Manifest:
 
 
 def _wanted(snapshot: Snapshot) -> tuple[CellFile, ...]:
-    """Return the files of a version that hold a live record, or one that a case holds."""
+    """Return the files of a version that hold a live or a held record."""
     clock = snapshot.ledger.clock
-    return tuple(f for f in snapshot.files if clock is None or f.cell.is_held or not f.is_dead(clock))
+    return tuple(file for file in snapshot.files if clock is None or file.cell.is_held or not file.is_dead(clock))
 
 
 def _told(place: Place, manifest: Manifest, snapshot: Snapshot) -> Backup:

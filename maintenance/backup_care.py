@@ -62,7 +62,7 @@ def _tend_one(snapshot: Snapshot, kept: Kept, now: datetime) -> int:
         step = "bring it back, or let the table look after it no more; the next update tries again"
         raise EngineError(f"expired records cannot be taken out of {place}", "it cannot be reached", step)
     if kept.stale_since is not None and snapshot.version >= kept.stale_since:
-        return renew(place, snapshot.table, now_ms=int(now.timestamp() * 1000)).files_dropped
+        return renew(place, snapshot.table, wall=lambda: now).files_dropped
     with place.lock() as lock:
         manifest = place.manifest()
         if manifest is not None and manifest.table_id != snapshot.table_id:

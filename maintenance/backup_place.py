@@ -105,7 +105,7 @@ class Place:
         for other in manifest.others:
             *above, name = other.path.split("/")
             if (
-                above not in ([LOG], *([HIDDEN, part] for part in (STATES, EVIDENCE, HOLDS)))
+                above not in ([LOG], [HIDDEN, STATES], [HIDDEN, EVIDENCE], [HIDDEN, HOLDS])
                 or name in ("", ".", "..")
                 or "\0" in name
             ):
@@ -282,7 +282,7 @@ def keep(table: Table, kept: Kept) -> None:
 
 
 def mark_stale(table: Table, version: int) -> None:
-    """Note that a commit, the next one, leaves out records that the backups may hold.  Requires the writer's lock."""
+    """Note that from a version on, the next one, records may have to go that the backups hold.  Requires the writer's lock."""
     for kept in remembered(table):
         keep(table, replace(kept, stale_since=version))
 

@@ -18,6 +18,7 @@ from ebb.index.features import Features
 from ebb.index.holds import Hold
 from ebb.index.ledger import Change
 from ebb.maintenance.ask import Ask
+from ebb.maintenance.backup_care import tend
 from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.context import Context
 from ebb.maintenance.keep import commit_move, covered, opened_window
@@ -182,11 +183,18 @@ def release(table: Table, case: str, context: Context, *, by: str) -> Holding:
         # Until now they had to be there: they are due to go from now on.
         line = snapshot.spec.timeline
         now = line.kind.from_datetime(context.wall()) if line.kind.has_wall_clock else line.end_of(clock)
-        if done.expired:
-            mark_stale(table, snapshot.version + 1)  # backups keep what is held
-        made = commit_move(snapshot, plan, context, change, entry, exposed=now if done.expired else None)
-        files, version = len(made.added), made.snapshot.version
-        return replace(done, files_added=files, version=version, is_committed=True, warnings=made.warnings)
+        made = commit_move(
+            snapshot,
+            plan,
+            context,
+            change,
+            entry,
+            exposed=now if done.expired else None,
+            prepare=lambda: mark_stale(table, snapshot.version + 1),  # held records stay in backups until then
+        )
+        tended = tend(made.snapshot, context.wall())
+        files, version, warnings = len(made.added), made.snapshot.version, (*made.warnings, *tended.warnings)
+        return replace(done, files_added=files, version=version, is_committed=True, warnings=warnings)
 
 
 def _releases(window: Window, others: Sequence[Hold]) -> list[Release]:
@@ -238,10 +246,9 @@ def held_cases(snapshot: Snapshot) -> tuple[HeldCase, ...]:
     return tuple(cases)
 
 
-def held_records(snapshot: Snapshot, case: str | None, columns: Sequence[str] | None = None) -> HeldRecords:
+def held_records(window: Window, case: str | None, columns: Sequence[str] | None = None) -> HeldRecords:
     """Return the records that a case holds, or all that are held, in no particular order."""
-    window = opened_window(snapshot)
-    names = window.names(columns)
+    snapshot, names = window.snapshot, window.names(columns)
     holds = [hold for found, hold in read_holds(snapshot) if case in (None, found.case)]
     if case is not None and not holds:
         msg = f"table {snapshot.table.name} has no hold for case {case}"
@@ -253,8 +260,9 @@ def held_records(snapshot: Snapshot, case: str | None, columns: Sequence[str] | 
             mine.update({number: np.union1d(mine.get(number, ()), there) for number, there in some.places.items()})
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for file, chosen in places.values():
-            for table in records_at(window, file, chosen, names):
-                yield from table.select(names).to_batches()
+        with window.reading():
+            for file, chosen in places.values():
+                for table in records_at(window, file, chosen, names):
+                    yield from table.select(names).to_batches()
 
     return HeldRecords(window.schema(names), batches())

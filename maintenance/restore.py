@@ -13,7 +13,6 @@ says that it goes on in place of that one.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from ebb.maintenance.carry_out import follow_up, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.backup import RestorePlan, plan_restore
 from ebb.maintenance.values import Time, counted, read_time
-from ebb.warehouse.check.records import count_records
 from ebb.warehouse.intake.quarantine import restore_refused, was_left_by_restore
 from ebb.warehouse.parquet.datafile import DataFile
 from ebb.warehouse.ranges import changed_ranges
@@ -66,7 +64,7 @@ class Restoration:
     name: str
     place: str
     version: int  # of the backup
-    slot: int | None  # the clock
+    slot: int | None  # the clock: that of the backup, unless held records had expired that it does not hide
     time: str | None  # of the slot
     expired_through: int | None  # the last slot of which nothing came back, because it was over
     taken_ms: int
@@ -165,8 +163,8 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
         name=target.name,
         place=str(place.folder),
         version=manifest.version,
-        slot=manifest.clock,
-        time=None if manifest.clock is None else spec.timeline.show_slot(manifest.clock),
+        slot=plan.clock,
+        time=None if plan.clock is None else spec.timeline.show_slot(plan.clock),
         expired_through=None if expired == _BEFORE_ALL else expired,
         taken_ms=manifest.taken_ms,
         records=None,
@@ -297,13 +295,11 @@ class _Work:
         # As if all files were new: which objects with key ranges there were does not matter.
         bare = replace(snapshot, files=(), ledger=replace(snapshot.ledger, ranges=()))
         ranges = changed_ranges(bare, adds=files, removes=())
-        held = self._held()  # what is held comes back, whatever has expired
-        gone = Counter({slot: count for slot, count in snapshot.ledger.live.items() if slot <= self.expired})
-        gone.subtract({slot: count for slot, count in held.items() if slot <= self.expired})
-        found = sum(file.records for file in files if not file.cell.is_held) + held.total()
+        gone = {slot: count for slot, count in snapshot.ledger.live.items() if slot <= self.expired}
+        is_moved = plan.clock != self.manifest.clock  # then it takes them out of the counts itself
         change = Change(
-            clock=self.manifest.clock,
-            arrivals={slot: -count for slot, count in gone.items() if count},
+            clock=plan.clock,
+            arrivals={} if is_moved else {slot: -count for slot, count in gone.items()},
             erased_version=snapshot.version + 1,  # nothing that was removed by then has come back
             ranges_added=ranges.added,
             ranges_dropped=tuple(found.name for found in snapshot.ledger.ranges),
@@ -312,26 +308,17 @@ class _Work:
             adds=adds,
             removes=removes,
             change=change,
-            report=self._said(adds, live=found, expired=gone.total()),
+            report=self._said(adds, sum(gone.values()), snapshot.ledger.live_records - sum(gone.values())),
             data_change=False,
             now_ms=now_ms,
             metadata=self._metadata(snapshot),
         )
-        known = after.ledger.live_records
-        if found != known:
+        live, known = sum(file.records for file in files if not file.cell.is_held), after.ledger.live_records
+        held = sum(file.records for file in files if file.cell.is_held)  # live ones and others
+        if not live <= known <= live + held:
             what = f"the backup of table {self.place.name} contradicts itself"
-            raise CorruptionError(
-                what, f"its files hold {found:,} live records, and its ledger {known:,}", OTHER_BACKUP
-            )
-        return after, gone.total()
-
-    def _held(self) -> Counter[int]:
-        """Return how many held records expire in each slot after the backup's clock."""
-        clock = self.manifest.clock
-        files = [file for file in self.plan.copied if file.cell.is_held and clock is not None]
-        opened = (DataFile.open(str(self.made.folder), file) for file in files)
-        counts = (count_records(data, self.spec, files[0].cell, clock or 0)[0] for data in opened)
-        return sum(counts, Counter[int]())
+            raise CorruptionError(what, f"its files hold {live:,} live records, and its ledger {known:,}", OTHER_BACKUP)
+        return after, sum(gone.values())
 
     def _opened(self) -> Snapshot:
         """Open the log that came back; the manifest knows which one it is, and says so in place of a head record."""
@@ -350,10 +337,10 @@ class _Work:
         configuration = {**snapshot.metadata["configuration"], **self.spec.properties()}
         return {**snapshot.metadata, "id": new_table_id(), "configuration": configuration}
 
-    def _said(self, adds: tuple[CellFile, ...], *, live: int, expired: int) -> dict[str, Any]:
+    def _said(self, adds: tuple[CellFile, ...], expired: int, live: int) -> dict[str, Any]:
         return {
             "op": "restore",
-            "slot": self.manifest.clock,
+            "slot": self.plan.clock,
             "restored_version": self.manifest.version,
             "restored_from": self.manifest.table_id,
             "expired": expired,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ebb.index.head import Head, entry_hash
+from ebb.index.head import entry_hash, new_file, places
 
 __all__ = ["VALUES", "hostile_keys", "peak_bytes", "quoted", "spoil", "spoiled", "vouch"]
 
@@ -49,8 +49,9 @@ def vouch(folder: Path) -> None:
     """Let the head record of a table vouch for whatever its log says now: who changes the one can change the other."""
     newest = max((folder / "_delta_log").glob("*.json"))
     head = folder / "_ebb" / "head"
-    known = Head.loads(head.read_bytes())
-    head.write_bytes(replace(known, version=int(newest.stem), entry=entry_hash(newest.read_bytes())).dumps())
+    known = places(head.read_bytes()).head
+    assert known is not None
+    head.write_bytes(new_file(replace(known, version=int(newest.stem), entry=entry_hash(newest.read_bytes()))))
 
 
 def _spots(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

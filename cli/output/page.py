@@ -93,7 +93,8 @@ def _row(row: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return the cells of a row; versions are names and not amounts."""
     is_open = "erased" in row and row["erased"] is None and (row.get("removed_by") or row.get("files"))
     texts = {name: str(row[name]) if name == "version" else _cell(row[name]) for name in names}
-    return ["not yet" if name == "erased" and is_open else texts[name] for name in names]
+    still = "held" if row.get("held") else "not yet" if is_open else texts.get("erased", "")
+    return [still if name == "erased" else texts[name] for name in names]
 
 
 def _verdict(report: Evidence) -> tuple[str, str]:

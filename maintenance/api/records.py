@@ -124,7 +124,7 @@ class RecordChanges:
 
         from ebb.maintenance.holds import held_records
 
-        found = held_records(self.table.snapshot(), case, columns)
+        found = held_records(self.warehouse.table(self.table.name).at_latest(), case, columns)
         return pa.RecordBatchReader.from_batches(found.schema, found.batches)
 
     def _ask(

@@ -48,6 +48,7 @@ class Given:
     expired_files: int  # live files with expired records at the time
     expired_since: int | None  # since when the oldest of these records has been due to go
     expired_slots: tuple[tuple[int, int], ...]  # least and greatest expiration slot in each
+    held_slots: tuple[tuple[int, int], ...] = ()  # the same of files with expired records that are held
 
     @property
     def line(self) -> Timeline:
@@ -82,6 +83,7 @@ class ExpiredTick:
     removed_by: tuple[int, ...]  # commits that removed files in which they may have been
     erased_by: int | None  # the first commit before which all of these files were gone
     erased: str | None  # when that was; null: not yet
+    held: bool  # whether a hold keeps some of them on disk; the bound leaves these out
     delay: str | None  # at most this long after the expiry; until now if they are not erased; null: nothing expired
     delay_seconds: float | None
     kept: bool | None  # the deletion bound; null: the journal cannot tell
@@ -169,4 +171,5 @@ class Findings:
 
 def given_of(value: Mapping[str, Any]) -> Given:
     """Read back what a report was made of."""
-    return Given(**{**value, "expired_slots": tuple((low, high) for low, high in value["expired_slots"])})
+    slots = {name: tuple((low, high) for low, high in value[name]) for name in ("expired_slots", "held_slots")}
+    return Given(**{**value, **slots})

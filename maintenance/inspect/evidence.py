@@ -204,16 +204,21 @@ def _ticks(work: _Work) -> tuple[ExpiredTick, ...]:
             if low <= slot and high > slot - ticks:
                 removers.append(work.removals[place])
             place += 1
-        is_live = any(low <= slot and high > slot - ticks for low, high in given.expired_slots)
-        found.append(_tick(work, line, removers, first=first, is_live=bool(expired) and is_live))
+        is_live, is_held = (
+            bool(expired) and any(low <= slot and high > slot - ticks for low, high in some)
+            for some in (given.expired_slots, given.held_slots)
+        )
+        found.append(_tick(work, line, removers, first=first, is_live=is_live, is_held=is_held))
     return tuple(found)
 
 
-def _tick(work: _Work, line: Line, removers: Sequence[_Removal], *, first: int, is_live: bool) -> ExpiredTick:
+def _tick(
+    work: _Work, line: Line, removers: Sequence[_Removal], *, first: int, is_live: bool, is_held: bool
+) -> ExpiredTick:
     facts, kind = line.facts, work.time.kind
     expired = facts.get("expired", 0)
     erasers = [removal.eraser for removal in removers if removal.eraser is not None]
-    is_gone = bool(removers) and len(erasers) == len(removers) and not is_live
+    is_gone = bool(removers) and len(erasers) == len(removers) and not is_live and not is_held
     last = max(erasers, key=lambda eraser: eraser.version or 0) if is_gone else None
     delay: int | None = None
     kept: bool | None = True
@@ -224,7 +229,7 @@ def _tick(work: _Work, line: Line, removers: Sequence[_Removal], *, first: int, 
             ends.append(work.now - since)
         delay = max(0, *ends) if ends else 0
         kept = delay <= work.bound_at(last)
-    elif expired:
+    elif expired and not is_held:
         kept = None  # nothing in the journal can have held them
     if any(not removal.is_known for removal in removers):
         kept = None
@@ -241,6 +246,7 @@ def _tick(work: _Work, line: Line, removers: Sequence[_Removal], *, first: int, 
         removed_by=tuple(removal.line.version or 0 for removal in removers),
         erased_by=None if last is None else last.version,
         erased=None if last is None else _shown(work, last),
+        held=is_held,
         delay=None if delay is None else age_text(kind, delay),
         delay_seconds=None if delay is None else _seconds(kind, delay),
         kept=kept,

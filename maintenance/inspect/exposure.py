@@ -155,8 +155,9 @@ def missed_at(pace: Pace, files: Sequence[CellFile], removals: Sequence[Removal]
 
 
 def _due(file: CellFile, line: Timeline) -> int | None:
-    """Return from when on the first record of a file is to be gone."""
-    return exposed_since([file], line, clock=file.min_exp) if file.has_slots else None
+    """Return from when on the first record of a file is to be gone; None if nobody knows, or it is held."""
+    is_due = file.has_slots and not file.cell.is_held
+    return exposed_since([file], line, clock=file.min_exp) if is_due else None
 
 
 def exposed_by_others(snapshot: Snapshot) -> dict[int, int]:

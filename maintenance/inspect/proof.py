@@ -125,6 +125,8 @@ def evidence(snapshot: Snapshot, now: datetime, *, since: int | None = None, unt
     """
     spec, line = snapshot.spec, snapshot.spec.timeline
     whole, first = _whole(snapshot)
+    clock = snapshot.ledger.clock or 0
+    held = {(f.min_exp, f.max_exp) for f in snapshot.files if f.cell.is_held and f.has_expired(clock)}
     first_slot = None if since is None else line.clock_at(since) + 1
     slots = [found.facts["slot"] for found in whole if "slot" in found.facts]
     exposed = exposure(snapshot, now, [file for file in snapshot.files if file.has_slots])
@@ -149,6 +151,7 @@ def evidence(snapshot: Snapshot, now: datetime, *, since: int | None = None, unt
         expired_files=len(exposed.live),
         expired_since=exposed.live_since,
         expired_slots=tuple(sorted({(file.min_exp, file.max_exp) for file in exposed.live})),
+        held_slots=tuple(sorted(held)),
     )
     start, end = needed(whole, derive(whole, given))
     bounds = [found.facts["declared"]["bound"] for found in whole[:start] if "bound" in found.facts.get("declared", {})]

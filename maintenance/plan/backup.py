@@ -49,10 +49,11 @@ class TrimPlan:
 def plan_trim(manifest: Manifest, *, clock: int, lag: int, refused_until: int) -> TrimPlan:
     """Drop what is dead, write anew what holds records that expired ``lag`` ticks ago, and drop old refused records.
 
-    Held records stay until the backup is renewed after their release.
+    Held files stay as they are: a backup made after the release has them no more.
     """
-    dead = [file for file in manifest.files if file.is_dead(clock) and not file.cell.is_held]
-    mixed = [file for file in manifest.files if not file.is_dead(clock)]  # of held ones nothing is purged
+    files = [file for file in manifest.files if not file.cell.is_held]
+    dead = [file for file in files if file.is_dead(clock)]
+    mixed = [file for file in files if not file.is_dead(clock)]
     purge = plan_purge(clock=clock, live=mixed, lag=lag)
     return TrimPlan(
         dropped=(*dead, *purge.removes),
@@ -75,6 +76,7 @@ def is_due(kept: Kept, *, clock: int, lag: int, refused_until: int) -> bool:
 class RestorePlan:
     """What comes back of a backup, without anything that has expired."""
 
+    clock: int | None  # that the table then has
     copied: tuple[CellFile, ...]  # as they are
     rewrites: tuple[Rewrite, ...]  # without their expired records
     left_out: tuple[CellFile, ...]  # every record in them has expired
@@ -96,11 +98,19 @@ class RestorePlan:
 
 
 def plan_restore(manifest: Manifest, *, expired: int, refused_until: int) -> RestorePlan:
-    """Bring back everything but the records whose expiration slot is ``expired`` or before it, unless a case holds them."""
-    over = [file for file in manifest.files if file.has_expired(expired) and not file.cell.is_held]
+    """Bring back everything but the records whose expiration slot is ``expired`` or before it, unless they are held.
+
+    If a held one has expired and the clock of the backup does not hide it, the clock moves on.
+    """
+    held = [file for file in manifest.files if file.cell.is_held]
+    files = [file for file in manifest.files if not file.cell.is_held]
+    mixed = [file for file in files if file.has_expired(expired) and not file.is_dead(expired)]
+    clock = manifest.clock
+    shown = [file for file in held if clock is not None and file.has_expired(expired) and not file.is_dead(clock)]
     return RestorePlan(
-        copied=tuple(file for file in manifest.files if file not in over),
-        rewrites=rewrites_of([file for file in over if not file.is_dead(expired)], expired),
-        left_out=tuple(file for file in over if file.is_dead(expired)),
+        copied=(*(file for file in files if not file.has_expired(expired)), *held),
+        clock=expired if shown else clock,
+        rewrites=rewrites_of(mixed, expired),
+        left_out=tuple(file for file in files if file.is_dead(expired)),
         refused=tuple(file for file in manifest.refused if file.slot > refused_until),
     )

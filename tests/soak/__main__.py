@@ -22,7 +22,7 @@ from tests.soak.world import Story, World
 
 __all__ = ["main", "soak"]
 
-_STEPS_OF_A_STORY = 250
+_STEPS_OF_A_STORY = 120
 _JUDGED_EVERY = 20  # steps
 
 

@@ -156,7 +156,7 @@ class Story:
         table = integer_table(open_warehouse(world.root), **bounds, **wish)
         story = Story(world, wish, Model(table.table.snapshot().spec.timeline))
         # The readers' checker knows updates alone: where records are changed by request, nobody reads beside it.
-        while world.figures["stories"] % 2 and len(story.readers) < READERS:
+        for _ in range(READERS * world.rng.randrange(2)):
             story.add_reader()
         return story
 
@@ -171,6 +171,8 @@ class Story:
         for process in (*self.readers, *filter(None, [self.worker])):
             process.kill("both")
             process.end()
+        for case in self.model.holds:
+            self.open().release(case)
         open_warehouse(self.world.root).drop("t")
         shutil.rmtree(self.world.backups, ignore_errors=True)
         for batch in self.batches.iterdir():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import socket
 import uuid
 from functools import lru_cache
@@ -20,6 +19,7 @@ from ebb.index.lease import Ended, Lease
 from ebb.warehouse.store.files import identity, is_there, names_in, read_file, remove_file, rename, write_new
 from ebb.warehouse.store.modes import make_folder
 from ebb.warehouse.store.paths import ended_name, lease_id, lease_name, new_lease_name
+from ebb.warehouse.store.users import user_name
 
 __all__ = [
     "end_lease",
@@ -166,8 +166,4 @@ def _started(pid: int) -> str | None:
 @lru_cache(maxsize=1)
 def _identity(pid: int) -> tuple[str, str, str]:
     """Return what this process says of itself: host, user, and what tells it from others with its number."""
-    try:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        user = str(os.geteuid())
-    return socket.gethostname(), user, f"{_machine()} {_started(pid) or ''}"
+    return socket.gethostname(), user_name(), f"{_machine()} {_started(pid) or ''}"

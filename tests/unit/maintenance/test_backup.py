@@ -475,7 +475,8 @@ def test_what_is_forgotten_leaves_a_backup_that_was_elsewhere_when_it_comes_back
 
 
 def test_a_backup_that_was_made_while_records_were_forgotten_is_made_again(table: OpenTable, tmp_path: Path) -> None:
-    key, said = "canary-2-4-x", []
+    key = "canary-2-4-x"
+    said: list[str] = []
 
     def go_on(text: str) -> None:
         if text.startswith("copying") and not said:
@@ -490,6 +491,42 @@ def test_a_backup_that_was_made_while_records_were_forgotten_is_made_again(table
 
     assert key not in canaries_below(tmp_path / "b")
     assert not table.status().backups[0].is_stale
+
+
+def test_records_whose_lives_were_shortened_leave_backups_in_their_new_time(table: OpenTable, tmp_path: Path) -> None:
+    table.backup(tmp_path / "b")
+
+    table.amend("canary-2-5-x", expires=4)  # instead of 8
+    for slot in range(3, 4 + int(LAZY["deletion_bound"]) + 1):
+        table.update(at=slot)
+        assert ("canary-2-5-x" in canaries_below(tmp_path / "b")) <= (slot < 4 + int(LAZY["deletion_bound"]))
+
+    assert table.status().findings == ()
+
+
+def test_held_records_stay_in_backups_and_come_back_until_they_are_released(table: OpenTable, tmp_path: Path) -> None:
+    held = "canary-2-0-x"  # expires at 3
+    table.hold(held, case="c-1")
+    table.backup(tmp_path / "b")
+    for slot in range(3, 14):
+        table.update(at=slot)
+    assert canaries_below(tmp_path / "b") == {held}
+    assert table.status().findings == ()
+    for at in (None, 15):
+        again = open_warehouse(tmp_path / f"again{at}")
+        done = again.restore(tmp_path / "b", "t", at=at)
+        copy = again.table("t")
+        copy.adopt()
+        assert scanned_ids(copy) == []
+        assert copy.held("c-1").read_all()["id"].to_pylist() == [200]
+        assert done.slot == (done.expired_through or 0) >= 3, "the clock hides it"
+        assert copy.check(deep=True).findings == ()
+        copy.release("c-1")
+        copy.update(at=16, catch_up=True)
+
+    table.release("c-1")
+
+    assert canaries_below(tmp_path / "b") == set()
 
 
 def test_a_backup_that_is_no_longer_managed_is_left_alone(table: OpenTable, tmp_path: Path) -> None:

@@ -134,3 +134,23 @@ def test_what_another_tool_wrote_once_it_is_adopted_and_another_generation(tmp_p
 
 def test_a_table_without_a_clock(tmp_path: Path) -> None:
     sound(integer_table(open_warehouse(tmp_path / "w")))
+
+
+def test_records_that_were_amended_held_released_and_forgotten(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), reader_time="1", span="9")
+    for slot in range(1, 5):
+        table.update(arrow_batch([Record(10 * slot + n, f"k{n}", slot, slot + 2 + n) for n in range(6)]), at=slot)
+    table.amend("k1", expires=7)
+    sound(table)
+    table.hold("k2", case="a")
+    sound(table)
+    table.forget("k3")
+    sound(table)
+    for slot in range(5, 9):
+        table.update(arrow_batch([Record(10 * slot, "k2", slot, slot + 3)]), at=slot)
+        sound(table)
+    table.release("a")
+    sound(table)
+    table.update(at=9)
+    table.erase()
+    sound(table)

@@ -272,3 +272,45 @@ def test_the_evidence_of_a_table_comes_back_with_it(tmp_path: Path) -> None:
     assert found.waiting_files == 0
     assert [tick.version for tick in found.ticks] == [tick.version for tick in before.findings.ticks]
     assert copy.verify_evidence(before.json).compared_lines == len(before.lines)
+
+
+def test_held_records_are_told_and_break_no_bound(tmp_path: Path) -> None:
+    """They stay for as long as their case needs, and are due to go from its release on."""
+    table = integer_table(open_warehouse(tmp_path), grid="2x4", policy="2x2", strategy="retire", deletion_bound="4")
+    table.update(arrow_batch(records((1, "a", 1, 3), (2, "b", 1, 3))), at=1)
+    table.hold("a", case="A-1", actor="ann")
+    for slot in range(2, 20):
+        table.update(at=slot)
+
+    found = table.evidence().findings
+    assert (found.kept, found.complete, found.longest_removed_by is not None) == (True, True, True)
+    assert [(row.op, row.by, row.case) for row in found.requests] == [("hold", "ann", "A-1")]
+    (tick,) = (tick for tick in found.ticks if tick.expired)
+    assert (tick.slot, tick.expired, tick.held, tick.erased, tick.kept) == (3, 2, True, None, True)
+    assert table.status().bound_missed_at is None
+    assert table.findings() == ()
+
+    table.release("A-1", actor="bob")
+    for slot in range(20, 26):
+        table.update(at=slot)
+    after = table.evidence().findings
+    assert [(row.op, row.by, row.case) for row in after.requests][1:] == [("release", "bob", "A-1")]
+    (tick,) = (tick for tick in after.ticks if tick.expired)
+    assert (tick.held, tick.erased is not None, tick.kept) == (False, True, True)
+    assert (after.kept, after.complete, after.waiting_files) == (True, True, 0)
+
+
+def test_what_was_amended_and_forgotten_is_told(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path), grid="2x4", policy="2x2", strategy="retire", deletion_bound="4")
+    table.update(arrow_batch(records((1, "a", 1, 3), (2, "b", 1, 3), (3, "c", 1, 6), (4, "d", 1, 6))), at=1)
+    table.amend("a", expires=5, actor="ann", case="B-2")
+    table.forget("b", actor="bob", yes=True)
+    for slot in range(2, 14):
+        table.update(at=slot)
+
+    found = table.evidence().findings
+    told = [(row.op, row.by, row.case, row.records, row.to, row.kept) for row in found.requests]
+    assert told == [("amend", "ann", "B-2", 1, "5", None), ("forget", "bob", None, 1, None, True)]
+    assert all(row.asked and ":" in row.asked for row in found.requests)
+    assert (found.kept, found.complete) == (True, True)
+    assert read_report(table.evidence().json).findings == found

@@ -36,6 +36,8 @@ _DOORS: dict[str, Callable[[OpenTable], object]] = {
     "evidence": lambda table: table.evidence().json,
     "forget": lambda table: table.forget("k1"),
     "repair": lambda table: table.repair(),
+    "held": lambda table: table.held().read_all(),
+    "release": lambda table: table.release("a case"),
     "backup": lambda table: table.backup(table.warehouse.root.parent / "backups"),
     "restore": lambda table: Warehouse.open(table.warehouse.root.parent / "new").restore(
         table.warehouse.root.parent / "backups", "t", new_name="u"
@@ -89,9 +91,9 @@ def test_no_value_in_a_log_entry_ends_in_a_foreign_error(
         what = spoil(dice.choice(logs), dice)
         vouch(root / "t")
         print(number, what)
-        doors = dice.sample([door for door in _DOORS if door not in ("drop", "restore", "backup")], 3) + ["drop"] * (
-            dice.random() < 0.1
-        )
+        doors = dice.sample([door for door in _DOORS if door not in ("drop", "restore", "backup", "release")], 3) + [
+            "drop"
+        ] * (dice.random() < 0.1)
         went = [went_through(door, open_table(root), what) for door in doors]
         refused += any(went)
         assert precious.read_bytes() == b"precious"
@@ -267,6 +269,50 @@ def test_no_manifest_of_a_backup_ends_in_a_foreign_error_or_leads_elsewhere(
         shutil.rmtree(place)
     assert refused
     record_property("figures", f"hostile manifests: {count}, {refused} refused, tracebacks 0")
+
+
+def test_no_hidden_file_ends_in_a_foreign_error(
+    original: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Head record, leases, holds, backups, notes of checks, lock: other JSON, or none."""
+    dice = random.Random(drawn_seed())
+    count, refused = rounds(15), 0
+    shutil.copytree(original, tmp_path / "first" / "w")
+    table = open_table(tmp_path / "first" / "w")
+    table.hold("k1", case="a case")
+    table.backup(tmp_path / "first" / "backups")
+    table.check()
+    window = table.at_latest()  # which has a lease
+    names = {path.parent.name for path in table.table.hidden.rglob("*") if path.is_file()}
+    assert {"_ebb", "leases", "holds", "backups"} <= names
+    for number in range(count):
+        place = tmp_path / str(number)
+        shutil.copytree(tmp_path / "first", place)
+        file = dice.choice(sorted(path for path in (place / "w" / "t" / "_ebb").rglob("*") if path.is_file()))
+        file.write_bytes(_other(file.read_bytes(), dice))
+        print(number, file.relative_to(place), file.read_bytes()[:60])
+        doors = dice.sample([door for door in _DOORS if door != "drop"], 5)
+        went = [went_through(door, open_table(place / "w"), file) for door in doors]
+        refused += any(went)
+        shutil.rmtree(place)
+    del window
+    record_property("figures", f"hostile hidden files: {count}, {refused} refused, tracebacks 0")
+
+
+def _other(data: bytes, dice: random.Random) -> bytes:
+    if dice.random() < 0.5:
+        return dice.choice(
+            (b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b"7", b'"x"', b"{}", b"[]", b"EBBHEAD1 0 {}")
+        )
+    try:
+        lines = data.splitlines()
+        place = dice.randrange(len(lines))
+        lines[place] = json.dumps(spoiled(json.loads(lines[place]), dice)[0]).encode()
+        return b"\n".join(lines) + b"\n"
+    except (ValueError, IndexError):
+        flipped = bytearray(data or b"x")
+        flipped[dice.randrange(len(flipped))] = dice.randrange(256)
+        return bytes(flipped)
 
 
 def _changed(data: bytes, dice: random.Random) -> bytes:

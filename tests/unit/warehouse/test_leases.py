@@ -313,6 +313,30 @@ def test_who_can_write_no_lease_relies_on_the_grace_period(table: OpenTable) -> 
         window.scan().read_all()
 
 
+def holds_bytes(table: OpenTable, text: str) -> bool:
+    """Search every byte: pages of so few records are not compressed."""
+    return any(text.encode() in path.read_bytes() for path in table.table.folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+def test_no_lease_keeps_what_was_forgotten(table: OpenTable, *, is_live: bool) -> None:
+    """Also what only a file still holds that was removed before, and that the lease kept until now."""
+    secret = Record(99, "a-key-to-forget", 3, 9 if is_live else 4)
+    table.update(arrow_batch([secret]), at=3)
+    window = table.at_latest()
+    update(table, 4)
+    assert table.erase().files_leased
+    assert bool(table.probe(secret.key).num_rows) == is_live
+    assert holds_bytes(table, secret.key)
+
+    table.forget(secret.key)
+    table.update(at=5)
+
+    assert not holds_bytes(table, secret.key)
+    with pytest.raises(LeaseEndedError):
+        window.scan().read_all()
+
+
 # --- Of others ------------------------------------------------------------------------------------------------------
 
 
