@@ -33,6 +33,7 @@ STEPS = {
     "deletion_bound": "pass --deletion-bound {2} or more, or shorter cohort runs",
     "encoding": "pass --encoding, for example latin-1, or write it in UTF-8",
     "evidence": "look for warnings of ebb update {2}",
+    "erase": "run ebb erase {2}",
     "expires": "pass either --expires COLUMN or EXPRESSION, or --lifetime",
     "expire_all": "pass --yes if that is meant",
     "extra_computed": "leave it out, or pass --extra ignore",

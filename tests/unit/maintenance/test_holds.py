@@ -256,7 +256,10 @@ def test_a_damaged_hold_is_an_error_and_nothing_is_let_go(table: OpenTable) -> N
     for work in (lambda: table.update(at=4), lambda: table.forget("ann"), table.holds, lambda: table.release("c-1")):
         with pytest.raises(CorruptionError, match="hold c-1 is damaged"):
             work()
+    (found,) = table.check().findings
+    assert (found.code, found.where) == ("hold", f"_ebb/holds/{object_.name}")
     object_.unlink()
+    assert [found.code for found in table.check().findings] == ["hold"]
     with pytest.raises(CorruptionError, match="hold c-1 is missing"):
         table.update(at=4)
     assert scanned_ids(table) == [11, 20, 21, 30, 31]
