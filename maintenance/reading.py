@@ -42,8 +42,15 @@ def _key(text: str, columns: Sequence[Column]) -> tuple[object, ...]:
     """Read a key: for composite keys its parts joined by commas, CSV-quoted; leading parts alone are one too."""
     try:
         text.encode()
+    except UnicodeEncodeError:
+        binary = (
+            "" if all(column.type != "binary" for column in columns) else ", and binary parts as hexadecimal digits"
+        )
+        msg = f"key {text!r} is not UTF-8; write it in UTF-8{binary}"
+        raise UsageError(msg) from None
+    try:
         parts = next(csv.reader([text], strict=True), []) if len(columns) > 1 else [text]
-    except (csv.Error, UnicodeEncodeError) as error:
+    except csv.Error as error:
         msg = f"key {text!r} cannot be read ({error}); write parts with commas or quotes in them CSV-quoted"
         raise UsageError(msg) from error
     if not 1 <= len(parts) <= len(columns):

@@ -91,7 +91,13 @@ class Source(Protocol):
         """Judge, sort and write the batch."""
 
 
-BatchLike = Union[str, Path, Sequence["str | Path"], "DataFrame", ArrowStream]
+class LazyFrame(Protocol):
+    """A lazy frame of polars, which hands out records once it is collected."""
+
+    def collect(self) -> ArrowStream: ...
+
+
+BatchLike = Union[str, Path, Sequence["str | Path"], "DataFrame", ArrowStream, LazyFrame]
 
 
 def batch_of(value: BatchLike | None, engine: Engine) -> Batch:
@@ -102,6 +108,8 @@ def batch_of(value: BatchLike | None, engine: Engine) -> Batch:
         return _files([value], engine)
     if type(value).__module__.startswith("pyspark."):  # without importing it
         return Frame(value)
+    if type(value).__name__ == "LazyFrame":  # of polars; collected once, because a batch may be read twice
+        return Stream(value.collect())
     if hasattr(value, "__arrow_c_stream__"):
         return Stream(value)
     if isinstance(value, Sequence) and all(isinstance(name, str | Path) for name in value):
