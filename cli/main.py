@@ -25,7 +25,6 @@ from ebb.cli.hints import error_text
 from ebb.cli.interrupts import Terminated
 from ebb.cli.options import State
 from ebb.cli.output import render
-from ebb.cli.start import open_closed_streams
 from ebb.index.errors import WarehouseError
 from ebb.index.foreign import ForeignCommitWarning
 from ebb.index.head import LostHeadWarning
@@ -194,7 +193,6 @@ class _NoPandas(MetaPathFinder):
 
 def entry() -> None:
     """Start from the console."""
-    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # not every terminal has every character

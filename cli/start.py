@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 
-__all__ = ["entry", "open_closed_streams"]
+__all__ = ["entry"]
 
 _INTERRUPTED = 130  # 128 and the signal, as shells count
 
 
-def open_closed_streams() -> None:
+def _open_closed_streams() -> None:
     """Open the standard streams that were closed when this process began, as if they led to /dev/null.
 
     Otherwise the next file that is opened gets their number, and whatever prints writes into it. A report of what was
@@ -31,7 +31,7 @@ def open_closed_streams() -> None:
 
 def entry() -> None:
     """Start from the console."""
-    open_closed_streams()
+    _open_closed_streams()
     # Nothing is open while modules are imported, and an exception there would be told by whoever it interrupts.
     is_ours = (
         signal.getsignal(signal.SIGINT) is signal.default_int_handler

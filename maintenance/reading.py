@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 
+from ebb.index.changes import is_token
 from ebb.index.columns import Column
 from ebb.index.errors import UsageError
 from ebb.index.keys import Wanted
@@ -14,7 +15,7 @@ from ebb.warehouse.read.request import Cost
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Changes", "Cost", "Wanted", "Window", "read_keys", "read_wanted"]
+__all__ = ["Changes", "Cost", "Wanted", "Window", "is_token", "read_keys", "read_wanted"]
 
 
 def read_wanted(

@@ -9,7 +9,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ebb.index.changes import is_token
 from ebb.index.errors import EngineError, UnreadableInputError, UsageError
 
 __all__ = ["keep_token", "kept_token"]
@@ -19,6 +18,8 @@ _EXPIRIES = "expiries"
 
 def kept_token(file: Path, *, expiries: bool) -> str | None:
     """Return the token in a file; None if there is no such file.  Refuses one that was kept with other changes."""
+    from ebb.maintenance.reading import is_token
+
     try:
         text = file.read_text(encoding="utf-8", errors="backslashreplace")
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Union
+from typing import TYPE_CHECKING, Protocol, Union, runtime_checkable
 
 from ebb.index.errors import UnreadableInputError, UsageError
 from ebb.warehouse.intake.faults import blamed
@@ -91,6 +91,7 @@ class Source(Protocol):
         """Judge, sort and write the batch."""
 
 
+@runtime_checkable
 class LazyFrame(Protocol):
     """A lazy frame of polars, which hands out records once it is collected."""
 
@@ -108,7 +109,7 @@ def batch_of(value: BatchLike | None, engine: Engine) -> Batch:
         return _files([value], engine)
     if type(value).__module__.startswith("pyspark."):  # without importing it
         return Frame(value)
-    if type(value).__name__ == "LazyFrame":  # of polars; collected once, because a batch may be read twice
+    if isinstance(value, LazyFrame):  # collected once, because a batch may be read twice
         return Stream(value.collect())
     if hasattr(value, "__arrow_c_stream__"):
         return Stream(value)

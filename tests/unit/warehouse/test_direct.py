@@ -504,7 +504,7 @@ def test_a_refused_record_with_a_time_after_the_year_9999_is_quarantined(tmp_pat
 
 def test_a_lazy_frame_of_polars_is_a_batch(warehouse: Warehouse) -> None:
     table = integer_table(warehouse)
-    lazy = pl.from_arrow(arrow_batch(BATCH)).lazy()  # type: ignore[union-attr]
+    lazy = pl.from_arrow(arrow_batch(BATCH)).lazy()
     assert table.update(lazy, at=5).admitted == 5
     assert table.update(arrow_batch(BATCH)).already_applied
 
