@@ -66,6 +66,7 @@ STEPS = {
     "stalled": "run ebb update {2}, or see why its schedule does not",
     "table_exists": "choose another name or run: ebb drop {0}",
     "too_late": "those after version {2} are: pass --since {2}; what is live is in ebb scan {0}",
+    "too_late_resumed": "those after version {2} are: remove {4}, or pass to --resume a file that is not there yet, and pass --since {2}; what is live is in ebb scan {0}",
     "update": "use ebb update {2}",
     "warehouse": "pass --warehouse DIR",
     "window_sql": "run ebb explain --sql after each update, for the query of that version",
