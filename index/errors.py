@@ -44,40 +44,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
-    "AdoptionError",
-    "AppliedSlotError",
-    "BadFilesError",
-    "ConflictError",
-    "CorruptionError",
-    "EngineError",
-    "ErasedError",
-    "ExpiredBatchError",
-    "FeatureError",
-    "ForeignCommitError",
-    "HeldError",
-    "InDoubtError",
-    "InputError",
-    "JumpError",
-    "LeaseEndedError",
-    "LockedError",
-    "LostHeadError",
-    "MassDeletionError",
-    "NotDueError",
-    "OverDeletionError",
-    "ProtocolError",
-    "RestoredError",
-    "RetryError",
-    "RolledBackError",
-    "SchemaDriftError",
-    "TableExistsError",
-    "TooLateError",
-    "UnknownTableError",
-    "UnreadableInputError",
-    "UnsyncedError",
-    "UpgradeError",
-    "UsageError",
-    "WarehouseError",
-]
+    "AdoptionError", "AppliedSlotError", "BadFilesError", "ConflictError", "CorruptionError", "EngineError",
+    "ErasedError", "ExpiredBatchError", "FeatureError", "ForeignCommitError", "HeldError", "InDoubtError",
+    "InputError", "JumpError", "LeaseEndedError", "LockedError", "LostHeadError", "MassDeletionError",
+    "NotDueError", "OverDeletionError", "ProtocolError", "RestoredError", "RetryError", "RolledBackError",
+    "SchemaDriftError", "TableExistsError", "TooLateError", "UnknownTableError", "UnreadableInputError",
+    "UnsyncedError", "UpgradeError", "UsageError", "WarehouseError",
+]  # fmt: skip
 
 
 class WarehouseError(Exception):

@@ -327,12 +327,12 @@ def test_no_lease_keeps_what_was_forgotten(table: OpenTable, *, is_live: bool) -
     update(table, 4)
     assert table.erase().files_leased
     assert bool(table.probe(secret.key).num_rows) == is_live
-    assert holds_bytes(table, secret.key)
+    assert holds_bytes(table, str(secret.key))
 
     table.forget(secret.key)
     table.update(at=5)
 
-    assert not holds_bytes(table, secret.key)
+    assert not holds_bytes(table, str(secret.key))
     with pytest.raises(LeaseEndedError):
         window.scan().read_all()
 
