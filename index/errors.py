@@ -317,12 +317,13 @@ class ForeignCommitError(WarehouseError):
     template = "table {0} was changed by another tool: {2} in version {1}"
     step = "adopt what it did, or restore the table from a backup"
     hint: str | None = "adopt"
+    others: ClassVar[str] = " and {} more commit"
 
     @property
     def facts(self) -> str:
-        """Return which commit it was, and whether there are more."""
+        """Return which one it was, and whether there are more."""
         more = self.args[3]
-        return super().facts + (f" and {more} more commit{'s' * (more != 1)}" if more else "")
+        return super().facts + (f"{self.others.format(more)}{'s' * (more != 1)}" if more else "")
 
 
 class AdoptionError(ForeignCommitError):
@@ -331,12 +332,7 @@ class AdoptionError(ForeignCommitError):
     template = "what another tool did to table {0} cannot be adopted: {1}: {2}"
     step = "nothing was changed; restore the table from a backup"
     hint = None
-
-    @property
-    def facts(self) -> str:
-        """Return which file does not fit, and whether there are more."""
-        more = self.args[3]
-        return self.template.format(*self.args) + (f", and {more} more file{'s' * (more != 1)}" if more else "")
+    others = ", and {} more file"
 
 
 class ProtocolError(ForeignCommitError):
