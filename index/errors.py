@@ -302,11 +302,8 @@ class FeatureError(UpgradeError):
     def facts(self) -> str:
         """Return what is not known; of what only writers must know, that the table can be read."""
         table, what, names, version = self.args
-        has = (
-            f"is of kind {names[0]}"
-            if what == "kind"
-            else f"has {what} feature{'s' * (len(names) != 1)} {', '.join(names)}"
-        )
+        several = "s" * (len(names) != 1)
+        has = f"is of kind {names[0]}" if what == "kind" else f"has {what} feature{several} {', '.join(names)}"
         is_readable = ", so it can be read and not written" if what == "writer" else ""
         return self.template.format(table, has, version) + is_readable
 
