@@ -182,11 +182,20 @@ class AppliedSlotError(InputError):
 
 
 class TooLateError(InputError):
-    """Arguments: table, version after which changes were asked for, oldest version after which they are all there."""
+    """Arguments: table, version after which changes were asked for, oldest version after which they are all there.
+
+    Then may come whether what expired was asked for too, and the file that the version was read from.
+    """
 
     template = "the changes of table {0} after version {1} are no longer all there"
     step = "those after version {2} are; read the table itself to know what was before"
     hint = "too_late"
+
+    @property
+    def facts(self) -> str:
+        """Return what is not there; what expired is gone before what was admitted."""
+        has_expiries = len(self.args) > 3 and self.args[3]
+        return super().facts.replace("changes of", "changes and expiries of", 1) if has_expiries else super().facts
 
 
 class HeldError(InputError):

@@ -245,7 +245,7 @@ def renew(
         _check_same(place, known, snapshot)
         snapshot, manifest = _copy_newest(copying, snapshot)
         manifest = replace(manifest, taken_ms=int(wall().timestamp() * 1000))
-        place.write(manifest)
+        place.write(manifest, [place.folder])
         newest = table.snapshot()
         if newest.ledger.clock is not None and newest.table_id == snapshot.table_id:
             manifest = trim(place, manifest, newest.spec, clock=newest.ledger.clock)
