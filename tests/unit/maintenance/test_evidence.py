@@ -259,7 +259,7 @@ def test_the_evidence_of_a_table_comes_back_with_it(tmp_path: Path) -> None:
     table = integer_table(
         open_warehouse(tmp_path / "w"), grid="2x4", policy="2x2", strategy="retire", log_retention="5"
     )
-    for slot in range(1, 36):
+    for slot in range(1, 58):
         table.update(arrow_batch(records((slot, f"k{slot}", slot, slot + 2))), at=slot)
     before = table.evidence()
     table.backup(tmp_path / "b")

@@ -109,7 +109,7 @@ def test_the_log_is_cleaned_only_after_the_journal_has_it(tmp_path: Path) -> Non
     dice = random.Random(drawn_seed())
     table = integer_table(open_warehouse(tmp_path), log_retention="5", **WAYS["retire"])
     saved = Saved(table)
-    for _ in range(60):
+    for _ in range(110):
         tick(table, dice)
         saved.look()
 
@@ -125,7 +125,7 @@ def test_a_journal_that_cannot_be_written_keeps_the_log_as_it_is(tmp_path: Path)
     tick(table, dice)
     table.table.evidence.write_bytes(b"no folder")
     warnings: list[str] = []
-    for _ in range(50):
+    for _ in range(60):
         warnings += tick(table, dice).warnings
 
     assert table.oldest_version() == 0
