@@ -44,6 +44,6 @@ def canaries_below(root: Path) -> set[str]:
 
 
 def digest_of(root: Path) -> dict[str, str]:
-    """Return a hash of every file below a folder, except for locks."""
-    files = (file for file in root.rglob("*") if file.is_file() and file.name != "lock")
+    """Return a hash of every file below a folder, except for locks and leases, which come and go."""
+    files = (f for f in root.rglob("*") if f.name != "lock" and f.suffix != ".lease" and f.is_file())
     return {file.relative_to(root).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
