@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ebb.index.errors import UsageError
+
 if TYPE_CHECKING:
     from ebb.maintenance.api.warehouse import Warehouse
 
 __all__ = [
     "AllowRepeats", "Conf", "DryRun", "Encoding", "Extra", "Json", "Label", "Limit", "Master", "Name", "Remember", "Rename",
-    "Separator", "State", "Strict", "Wait", "Yes", "count_option", "input_rules", "limit_option", "state",
+    "Separator", "State", "Strict", "Wait", "Yes", "check_spark_settings", "count_option", "input_rules", "limit_option", "state",
 ]  # fmt: skip
 
 
@@ -113,6 +115,13 @@ Remember = Annotated[
 AllowRepeats = Annotated[
     bool, typer.Option("--allow-repeats", help="Admit records again whose batch or file was applied before.")
 ]
+
+
+def check_spark_settings(engine: str | None, without: str, master: str | None, conf: list[str] | None) -> None:
+    """Refuse settings of Spark beside the engine ``without`` it: they would be ignored."""
+    if engine == without and (master or conf):
+        msg = f"--master and --conf are for Spark, and --engine {engine} does not start it; leave them or it out"
+        raise UsageError(msg)
 
 
 def input_rules(

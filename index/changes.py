@@ -19,7 +19,7 @@ from ebb.index.timeline import Timeline
 
 __all__ = [
     "ADMITTED", "CHANGE", "CHANGE_COLUMNS", "EDITS", "EXPIRED", "FORGOTTEN", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Edited", "Moved",
-    "Start", "edited", "moved", "parse_since", "token_text",
+    "Start", "edited", "is_token", "moved", "parse_since", "token_text",
 ]  # fmt: skip
 
 CHANGE, VERSION, SLOT = CHANGE_COLUMNS = ("_change", "_version", "_slot")  # before the user's columns
@@ -61,6 +61,15 @@ def token_text(table_id: str, version: int) -> str:
     '13-3f2a9c00000040008000000000000001'
     """
     return f"{version}-{table_id.replace('-', '')}"
+
+
+def is_token(text: str) -> bool:
+    """Whether a text could be a token.
+
+    >>> is_token("13-3f2a9c00000040008000000000000001"), is_token("13")
+    (True, False)
+    """
+    return _TOKEN.fullmatch(text) is not None
 
 
 def parse_since(text: str, line: Timeline) -> After:

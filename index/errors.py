@@ -44,40 +44,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
-    "AdoptionError",
-    "AppliedSlotError",
-    "BadFilesError",
-    "ConflictError",
-    "CorruptionError",
-    "EngineError",
-    "ErasedError",
-    "ExpiredBatchError",
-    "FeatureError",
-    "ForeignCommitError",
-    "HeldError",
-    "InDoubtError",
-    "InputError",
-    "JumpError",
-    "LeaseEndedError",
-    "LockedError",
-    "LostHeadError",
-    "MassDeletionError",
-    "NotDueError",
-    "OverDeletionError",
-    "ProtocolError",
-    "RestoredError",
-    "RetryError",
-    "RolledBackError",
-    "SchemaDriftError",
-    "TableExistsError",
-    "TooLateError",
-    "UnknownTableError",
-    "UnreadableInputError",
-    "UnsyncedError",
-    "UpgradeError",
-    "UsageError",
-    "WarehouseError",
-]
+    "AdoptionError", "AppliedSlotError", "BadFilesError", "ConflictError", "CorruptionError", "EngineError",
+    "ErasedError", "ExpiredBatchError", "FeatureError", "ForeignCommitError", "HeldError", "InDoubtError",
+    "InputError", "JumpError", "LeaseEndedError", "LockedError", "LostHeadError", "MassDeletionError",
+    "NotDueError", "OverDeletionError", "ProtocolError", "RestoredError", "RetryError", "RolledBackError",
+    "SchemaDriftError", "TableExistsError", "TooLateError", "UnknownTableError", "UnreadableInputError",
+    "UnsyncedError", "UpgradeError", "UsageError", "WarehouseError",
+]  # fmt: skip
 
 
 class WarehouseError(Exception):
@@ -182,11 +155,20 @@ class AppliedSlotError(InputError):
 
 
 class TooLateError(InputError):
-    """Arguments: table, version after which changes were asked for, oldest version after which they are all there."""
+    """Arguments: table, version after which changes were asked for, oldest version after which they are all there.
+
+    Then may come whether what expired was asked for too, and the file that the version was read from.
+    """
 
     template = "the changes of table {0} after version {1} are no longer all there"
     step = "those after version {2} are; read the table itself to know what was before"
     hint = "too_late"
+
+    @property
+    def facts(self) -> str:
+        """Return what is not there; what expired is gone before what was admitted."""
+        has_expiries = len(self.args) > 3 and self.args[3]
+        return super().facts.replace("changes of", "changes and expiries of", 1) if has_expiries else super().facts
 
 
 class HeldError(InputError):
@@ -320,11 +302,8 @@ class FeatureError(UpgradeError):
     def facts(self) -> str:
         """Return what is not known; of what only writers must know, that the table can be read."""
         table, what, names, version = self.args
-        has = (
-            f"is of kind {names[0]}"
-            if what == "kind"
-            else f"has {what} feature{'s' * (len(names) != 1)} {', '.join(names)}"
-        )
+        several = "s" * (len(names) != 1)
+        has = f"is of kind {names[0]}" if what == "kind" else f"has {what} feature{several} {', '.join(names)}"
         is_readable = ", so it can be read and not written" if what == "writer" else ""
         return self.template.format(table, has, version) + is_readable
 
@@ -335,12 +314,13 @@ class ForeignCommitError(WarehouseError):
     template = "table {0} was changed by another tool: {2} in version {1}"
     step = "adopt what it did, or restore the table from a backup"
     hint: str | None = "adopt"
+    others: ClassVar[str] = " and {} more commit"
 
     @property
     def facts(self) -> str:
-        """Return which commit it was, and whether there are more."""
+        """Return which one it was, and whether there are more."""
         more = self.args[3]
-        return super().facts + (f" and {more} more commit{'s' * (more != 1)}" if more else "")
+        return super().facts + (f"{self.others.format(more)}{'s' * (more != 1)}" if more else "")
 
 
 class AdoptionError(ForeignCommitError):
@@ -349,12 +329,7 @@ class AdoptionError(ForeignCommitError):
     template = "what another tool did to table {0} cannot be adopted: {1}: {2}"
     step = "nothing was changed; restore the table from a backup"
     hint = None
-
-    @property
-    def facts(self) -> str:
-        """Return which file does not fit, and whether there are more."""
-        more = self.args[3]
-        return self.template.format(*self.args) + (f", and {more} more file{'s' * (more != 1)}" if more else "")
+    others = ", and {} more file"
 
 
 class ProtocolError(ForeignCommitError):

@@ -42,6 +42,7 @@ from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Backup", "backup", "renew", "stop_managing"]
 
+_SOON_SECONDS = 10.0  # by then an update has taken out what is due
 _TRIES = 8  # to copy a version before files of it are erased
 
 
@@ -238,14 +239,14 @@ def renew(
     ``is_alone``: nobody erases meanwhile, because the caller has the writer's lock. Otherwise a lease keeps the files there.
     """
     started = time.monotonic()
-    with place.lock(wait=wait) as lock:
+    with place.lock(wait=wait if is_alone else max(wait, _SOON_SECONDS)) as lock:
         known = place.manifest()
         copying = _Copying(place, known, verify, None if is_alone else wall, progress)
         snapshot = copying.pinned(table)
         _check_same(place, known, snapshot)
         snapshot, manifest = _copy_newest(copying, snapshot)
         manifest = replace(manifest, taken_ms=int(wall().timestamp() * 1000))
-        place.write(manifest)
+        place.write(manifest, [place.folder])
         newest = table.snapshot()
         if newest.ledger.clock is not None and newest.table_id == snapshot.table_id:
             manifest = trim(place, manifest, newest.spec, clock=newest.ledger.clock)

@@ -146,10 +146,12 @@ class Place:
             return (self.folder / PLACE_LOCK).is_file()
         return False
 
-    def write(self, manifest: Manifest) -> None:
-        """Make this what the backup holds."""
+    def write(self, manifest: Manifest, fresh: Sequence[Path]) -> None:
+        """Make this what the backup holds; ``fresh``: the folders with what was written for it."""
         with disk_errors(f"{self} cannot be written", note="the one before is whole"):
-            self.disk.sync_below(self.folder)  # what it names
+            for folder in fresh:
+                self.disk.sync_below(folder)
+            self.disk.sync({folder.parent for folder in fresh})
             replace_file(self.folder / MANIFEST, manifest.dumps(), self.disk)
             self.disk.sync([self.folder, self.folder.parent])
 
@@ -254,7 +256,7 @@ def trim(place: Place, manifest: Manifest, table: TableSpec, *, clock: int) -> M
             refused=tuple(file for file in manifest.refused if file not in plan.refused),
             trimmed=clock,
         )
-        place.write(trimmed)
+        place.write(trimmed, sorted({folder / file.path.split("/", 1)[0] for file in written}))
         for below, paths in ((folder, gone), (place.table.quarantine, {file.path for file in plan.refused})):
             for path in paths:
                 refuse_links(str(below), path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 
+from ebb.index.changes import is_token
 from ebb.index.columns import Column
 from ebb.index.errors import UsageError
 from ebb.index.keys import Wanted
@@ -14,7 +15,7 @@ from ebb.warehouse.read.request import Cost
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Changes", "Cost", "Wanted", "Window", "read_keys", "read_wanted"]
+__all__ = ["Changes", "Cost", "Wanted", "Window", "is_token", "read_keys", "read_wanted"]
 
 
 def read_wanted(
@@ -42,8 +43,15 @@ def _key(text: str, columns: Sequence[Column]) -> tuple[object, ...]:
     """Read a key: for composite keys its parts joined by commas, CSV-quoted; leading parts alone are one too."""
     try:
         text.encode()
+    except UnicodeEncodeError:
+        binary = (
+            "" if all(column.type != "binary" for column in columns) else ", and binary parts as hexadecimal digits"
+        )
+        msg = f"key {text!r} is not UTF-8; write it in UTF-8{binary}"
+        raise UsageError(msg) from None
+    try:
         parts = next(csv.reader([text], strict=True), []) if len(columns) > 1 else [text]
-    except (csv.Error, UnicodeEncodeError) as error:
+    except csv.Error as error:
         msg = f"key {text!r} cannot be read ({error}); write parts with commas or quotes in them CSV-quoted"
         raise UsageError(msg) from error
     if not 1 <= len(parts) <= len(columns):

@@ -64,7 +64,7 @@ class Report:
     files_added: int = 0
     files_removed: int = 0
     bytes_written: int = 0
-    already_applied: bool = False  # all of it, and the clock did not move
+    already_applied: bool = False  # all of it, or its tick is over and it has no records: nothing changed
     repeated: int = 0  # records that were applied before, and left out
     repeated_of: int | None = None  # the slot under which they were applied; the last one if there are several
     repeated_files: tuple[str, ...] = ()  # files that were left out
@@ -341,7 +341,7 @@ def _repeated(snapshot: Snapshot, repeats: Repeats, started: float) -> Report:
         live=snapshot.ledger.live_records,
         already_applied=True,
         repeated=repeats.records,
-        repeated_of=slot,
+        repeated_of=repeats.slot if repeats.records else None,  # without records nothing came again
         repeated_files=repeats.files,
         seconds=_since(started),
     )

@@ -223,9 +223,9 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     if lock is not None and not dry_run:
         lock.is_in_order = True
     refused = 0
-    if snapshot.ledger.clock is not None and not dry_run:
+    if snapshot.ledger.clock is not None:
         through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
-        refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000))
+        refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000), dry_run=dry_run)
     tended = Tended() if dry_run else tend(snapshot, now)
     return Erasure(
         erased_version=plan.through,

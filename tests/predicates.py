@@ -47,7 +47,8 @@ TEXTS = [
     "", "a", "b", "ab", "é", "\U0001f600", "\uffff", "'", "''", "\\", "\\'", "a\\", '"', "`", "\n", "\r\n", "\t", "\0", "a\0b",
     "${env:HOME}", "$1", "?", ":x", "{x}", "%s", "-- a", "/* a", "' OR 1=1 --", "\\' OR 1=1 --", "\\u0027", "\u2019", "x'41'", "NULL",
 ]  # fmt: skip
-DECIMALS = ["-99999999.99", "-0.3", "0", "0.10", "0.3", "1.25", "3", "7.5", "99999999.99"]
+DECIMALS = ["-99999999.99", "-0.3", "0", "0.10", "0.3", "1.25", "3", "7.5", "99999999.99",
+            "1.255", "-0.299", "0.005", "1e-9", "100000000", "-99999999.991", "1e300", "-1e300"]  # fmt: skip
 MOMENTS = ["0001-01-01T00:00:00", "1969-12-31T23:59:59.999999", "1970-01-01", "2013-06-01T12:00:00.5", "9999-12-31T23:59:59.999999"]  # fmt: skip
 FLOATS = ["nan", "-inf", "-1e300", "-1.5", "-0.0", "0", "5e-324", "0.1", "0.3", "3", "1e15", "9007199254740993", "inf"]
 
@@ -57,14 +58,14 @@ def texts_of(type: str) -> list[str]:
     if type in INTEGERS:
         end = 2 ** (INTEGERS[type] - 1)
         return ["-7", "0", "3", "127", str(-end), str(end - 1), "2.5", "3.0", "-0.5", "1.5e300", "-1.5e300", f"{end}.0", f"{-end}.5",
-                "1e2", "-7E0", "127e-0", "25e-1", "1e-9", "1e300", "-1e18"]  # fmt: skip
+                "1e2", "-7E0", "127e-0", "25e-1", "1e-9", "1e300", "-1e18", str(end), str(-end - 1), "9" * 30]  # fmt: skip
     return {
         "string": TEXTS,
         "binary": ["", "00", "61", "0x6162", "ff", "c3a9"],
         "float": FLOATS,
         "double": FLOATS,
         "decimal(10,2)": DECIMALS,
-        "decimal(38,37)": ["-9.9999", "0", "0.3", "1e-37", "7.5"],
+        "decimal(38,37)": ["-9.9999", "0", "0.3", "1e-37", "7.5", "15e-38", "10", "-1e5"],
         "date": ["0001-01-01", "1969-12-31", "1970-01-01", "2013-06-01", "9999-12-31"],
         "timestamp": [*MOMENTS, "1970-01-01T01:00:00+01:00", "2013-06-01"],
         "boolean": ["true", "false"],
@@ -122,6 +123,13 @@ def cells_of(type: str) -> st.SearchStrategy[Any]:
         end = 2 ** (INTEGERS[type] - 1)
         known = [int(number) for number in known if -end <= number < end and number == int(number)]
         return st.none() | st.sampled_from(known) | st.integers(-end, end - 1)
+    if type.startswith("decimal"):
+        precision, scale = map(int, type.removeprefix("decimal(").removesuffix(")").split(","))
+        known = [
+            number
+            for number in known
+            if abs(number) < 10 ** (precision - scale) and int(number.as_tuple().exponent) >= -scale
+        ]
     return st.none() | st.sampled_from(known) | others[type]
 
 

@@ -51,7 +51,7 @@ _EXIT_CODES = {
     2: "wrong usage: an argument or option that cannot be accepted",
     3: "`ebb update` without `--at`: the batch had been applied before, and nothing changed",
     130: "ended by Ctrl-C; one line says what the table looks like",
-    143: "ended by SIGTERM, likewise",
+    143: "ended by SIGTERM, likewise; for systemd, a service that is stopped so has ended well: `SuccessExitStatus=143`",
 }
 # What each command prints with --json, beside or around the fields of these values.
 _JSON: dict[str, tuple[str, tuple[type, ...]]] = {

@@ -18,7 +18,7 @@ from ebb.warehouse.store.files import make_folder, names_in, read_file, remove_f
 from ebb.warehouse.store.paths import HOLDS, hold_name
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["read_holds", "remove_other_holds", "write_hold"]
+__all__ = ["damaged_holds", "read_holds", "remove_other_holds", "write_hold"]
 
 
 def _folder(table: Table) -> Path:
@@ -38,6 +38,17 @@ def _read(table: Table, found: HoldName) -> Hold:
         raise read_error(error, f"hold {found.case}", found.name, damaged=step) from error
     except (ValueError, TypeError, KeyError) as error:
         raise CorruptionError(f"hold {found.case} is damaged", f"{found.name} ({error})", step) from error
+
+
+def damaged_holds(snapshot: Snapshot) -> list[tuple[HoldName, CorruptionError]]:
+    """Return the holds that are missing or damaged, each with the reason."""
+    damaged = []
+    for found in snapshot.ledger.holds:
+        try:
+            _read(snapshot.table, found)
+        except CorruptionError as error:
+            damaged.append((found, error))
+    return damaged
 
 
 def write_hold(table: Table, hold: Hold) -> HoldName:

@@ -24,6 +24,7 @@ from ebb.cli.options import (
     Separator,
     Strict,
     Wait,
+    check_spark_settings,
     input_rules,
     state,
 )  # fmt: skip
@@ -72,6 +73,7 @@ def load(
     wait: Wait = None, dry_run: DryRun = False, json: Json = False, master: Master = None, conf: Conf = None,
 ) -> None:  # fmt: skip
     """Load the first records in bulk and set the clock."""
+    check_spark_settings(engine, BatchEngine.direct.value, master, conf)
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.load(
@@ -100,6 +102,7 @@ def update(
     A batch that was applied before is left out. If --at names a new tick, that tick is applied without it (exit code 0);
     without --at nothing changes (exit code 3).
     """
+    check_spark_settings(engine, BatchEngine.direct.value, master, conf)
     table = state(ctx).open(master, conf).table(name)
     with guarded(table):
         report = table.update(

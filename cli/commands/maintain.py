@@ -43,11 +43,13 @@ def _rewritten(done: Upkeep, *, dry_run: bool) -> str:
 
 
 def _erased(done: Erasure, *, dry_run: bool) -> str:
-    erased = f"{render.counted(done.files_erased, 'file')} {'would be erased' if dry_run else 'erased'}"
+    would = "would be erased" if dry_run else "erased"
     leased = f", {done.files_leased} kept for readers with a lease" if done.files_leased else ""
-    text = f"{erased} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers{leased}"
+    text = f"{render.counted(done.files_erased, 'file')} {would} ({render.bytes_text(done.bytes_erased)}), {done.files_waiting} wait for readers{leased}"
     if done.leases_ended:
         text += f"; {render.counted(done.leases_ended, 'lease')} {'would be' if dry_run else 'was'} ended"
+    if done.quarantine_files_erased:
+        text += f"; {render.counted(done.quarantine_files_erased, 'file')} of the quarantine {would}"
     from_backups = done.backup_files_erased
     return f"{text}; {render.counted(from_backups, 'file')} erased from backups" if from_backups else text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ebb.cli.interrupts import Terminated, terminable
-from ebb.cli.options import Conf, DryRun, Json, Limit, Master, Name, state
+from ebb.cli.options import Conf, DryRun, Json, Limit, Master, Name, check_spark_settings, state
 from ebb.cli.output import render
 from ebb.cli.output.records import Format, format_of, limited, write_records
 from ebb.cli.output.tokens import keep_token, kept_token
-from ebb.index.errors import UnreadableInputError, UsageError
+from ebb.index.errors import TooLateError, UnreadableInputError, UsageError
 from ebb.maintenance.values import counted
 
 if TYPE_CHECKING:
@@ -140,6 +140,9 @@ def probe(
     if json and not explain:
         msg = "--json is for --explain; records come as JSON with --format jsonl"
         raise UsageError(msg)
+    if explain and (output is not None or form is not None):
+        msg = f"--explain shows no records, so {'--output' if output is not None else '--format'} is not for it; leave one of them out"
+        raise UsageError(msg)
     if sum([bool(key), low is not None or high is not None, prefix is not None, keys_from is not None]) != 1:
         msg = "probe takes keys, or --from and --to, or --prefix, or --keys-from: exactly one of them"
         raise UsageError(msg)
@@ -220,7 +223,7 @@ def changes(
     since: Annotated[str | None, typer.Option("--since", metavar="POSITION", help="What came after this: a version, slot:N, a time (time:N where times are integers), a token, or start for all that is still there.")] = None,
     expiries: Annotated[bool, typer.Option("--expiries", help="Also the records that expired, each with its slot.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for new commits until Ctrl-C; records come as JSON lines unless --format says otherwise.")] = False,
-    resume: Annotated[Path | None, typer.Option("--resume", metavar="FILE", help="Go on after the token in FILE if it is there, and keep the newest one in it.")] = None,
+    resume: Annotated[Path | None, typer.Option("--resume", metavar="FILE", help="Go on after the token in FILE if it is there, and keep the newest one in it; records come as JSON lines unless --format or --output says otherwise. --output must name a file that is not there yet.")] = None,
     columns: Columns = None, limit: Limit = None, form: Form = None, output: Output = None, guard_formulas: Guard = False,
 ) -> None:  # fmt: skip
     """Read what was admitted, and on request what expired, commit by commit, each record once.
@@ -228,24 +231,32 @@ def changes(
     _change says what happened to a record (admitted, amended, forgotten or expired), _version in which commit, _slot in which tick.
     """
     form = _change_format(form, output, follow=follow, resume=resume, limit=limit)
-    since = (None if resume is None else kept_token(resume)) or since
+    since = (None if resume is None else kept_token(resume, expiries=expiries)) or since
     if since is None:
         msg = "changes needs to know where to start; pass --since, for example --since start"
         raise UsageError(msg)
-    feed = (
-        state(ctx).open().table(name).changes(since, expiries=expiries, follow=follow, columns=split_columns(columns))
-    )
-    if resume is not None:
-        keep_token(resume, feed.token)  # before anything is printed: now it can be helped
+
+    def keep(token: str) -> None:
+        if resume is not None:
+            keep_token(resume, token, expiries=expiries)
+
     try:
+        table = state(ctx).open().table(name)
+        feed = table.changes(since, expiries=expiries, follow=follow, columns=split_columns(columns))
+        keep(feed.token)  # before anything is printed: now it can be helped
         with terminable() if follow else nullcontext():
             # What was flushed to standard output has been delivered; a file is there when it is complete.
-            parts = limited(_flushed(feed, resume if output is None else None), limit)
+            parts = limited(_flushed(feed, keep if output is None else lambda _: None), limit)
             write_records(parts, feed.schema, form=form, output=output, guard_formulas=guard_formulas)
     except Terminated as ended:  # that is how it ends
         raise typer.Exit(ended.code) from None
-    if resume is not None:
-        keep_token(resume, feed.token)
+    except TooLateError as error:
+        if resume is None or not resume.exists():
+            raise
+        raise TooLateError(
+            *error.args, resume, hint="too_late_resumed"
+        ) from error  # the token in it goes before --since
+    keep(feed.token)
 
 
 def _change_format(
@@ -262,28 +273,28 @@ def _change_format(
         what = "--limit" if limit is not None else "--format table"
         msg = f"--resume goes on after what was printed, and {what} may leave some of it out; leave {what} out"
         raise UsageError(msg)
+    if resume is not None and output is not None and output.is_file():
+        msg = f"{output} is there, and with --resume a file gets only what came since; name a file that is not there yet, or leave --output out and append standard output"
+        raise UsageError(msg)
     if resume is not None and form is Format.parquet and output is None:
         msg = "--resume cannot tell how much of --format parquet has arrived on standard output; pass --output FILE"
         raise UsageError(msg)
     return form
 
 
-def _flushed(feed: Changes, resume: Path | None) -> Iterator[pa.RecordBatch]:
+def _flushed(feed: Changes, keep: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
     """Yield the records; when all of a commit have been written, flush them, and keep its token."""
     for commit in feed:
         yield from commit.records
         sys.stdout.buffer.flush()
-        if resume is not None:
-            keep_token(resume, commit.token)
+        keep(commit.token)
 
 
-def _by_spark(engine: Engine | SqlEngine | None, master: str | None, conf: Sequence[str] | None) -> bool:
+def _by_spark(engine: Engine | SqlEngine | None, master: str | None, conf: list[str] | None) -> bool:
     """Whether Spark answers: if it is named, or if it is told how to start."""
-    is_told = bool(master or conf)
-    if engine is not None and engine.value != "spark" and is_told:
-        msg = f"--master and --conf are for Spark, and --engine {engine.value} does not start it; leave them or it out"
-        raise UsageError(msg)
-    return is_told or (engine is not None and engine.value == "spark")
+    for without in (Engine.direct.value, SqlEngine.duckdb.value):
+        check_spark_settings(engine, without, master, conf)
+    return bool(master or conf) or engine == "spark"
 
 
 def sql(

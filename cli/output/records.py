@@ -165,6 +165,10 @@ def _unwritable(output: Path | None, error: OSError) -> EngineError:
 def _target(output: Path | None, mode: int | None = None) -> Iterator[IO[bytes]]:
     """Write to standard output, or to a file that appears under its name only when it is complete."""
     if output is None:
+        if sys.__stdout__ is None:
+            raise EngineError(
+                "the answer cannot be written", "standard output is closed", "redirect it, or pass --output"
+            )
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return

@@ -1,4 +1,7 @@
-"""The file in which a follower keeps where it is: one line with a token, replaced as a whole."""
+"""The file in which a follower keeps where it is: one line with a token, replaced as a whole.
+
+After the token it says ``expiries`` if they were asked for: a follower that went on without them would miss some in silence.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,43 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from ebb.index.errors import EngineError, UnreadableInputError
+from ebb.index.errors import EngineError, UnreadableInputError, UsageError
 
 __all__ = ["keep_token", "kept_token"]
 
+_EXPIRIES = "expiries"
 
-def kept_token(file: Path) -> str | None:
-    """Return the token in a file; None if there is no such file."""
+
+def kept_token(file: Path, *, expiries: bool) -> str | None:
+    """Return the token in a file; None if there is no such file.  Refuses one that was kept with other changes."""
+    from ebb.maintenance.reading import is_token
+
     try:
-        text = file.read_text(encoding="ascii").strip()
+        text = file.read_text(encoding="utf-8", errors="backslashreplace")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UnreadableInputError(file, f"the token cannot be read ({error})", "check --resume") from error
-    if not text:
-        raise UnreadableInputError(file, "it holds no token", "remove it, and say where to start with --since")
-    return text
+    token, *more = text.split() or [""]
+    if not is_token(token) or more not in ([], [_EXPIRIES]):
+        msg = f"{file} holds no token of ebb changes; check --resume, or remove the file and say where to start with --since"
+        raise UsageError(msg)
+    if bool(more) != expiries:
+        went, now = ("with", "without") if more else ("without", "with")
+        msg = f"{file} was kept {went} --expiries, and going on {now} them would leave some out in silence"
+        raise UsageError(
+            f"{msg}; {'pass' if more else 'leave out'} --expiries, or pass to --resume a file that is not there yet"
+        )
+    return token
 
 
-def keep_token(file: Path, token: str) -> None:
+def keep_token(file: Path, token: str, *, expiries: bool) -> None:
     """Replace the token in a file, or make the file.  Whoever is killed leaves the old one or the new one."""
+    line = f"{token} {_EXPIRIES}\n" if expiries else f"{token}\n"
     partial = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
         with partial.open("wb") as opened:
-            opened.write(f"{token}\n".encode())
+            opened.write(line.encode())
             opened.flush()
             os.fsync(opened.fileno())
         partial.replace(file)

@@ -10,8 +10,9 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, assert_never
 
@@ -26,6 +27,7 @@ __all__ = ["ToColumn", "ToList", "ToPattern", "ToValue", "Typed", "check", "colu
 
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MOST_DIGITS = 38
+_NUMBER = re.compile(r" *[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
 # A number that no integer is written like, though it may be one.
 _FRACTIONAL = re.compile(r" *[+-]?(?=[0-9]*[.eE])(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
 
@@ -97,7 +99,8 @@ def check(predicate: Predicate, columns: Sequence[Column]) -> None:
 def value(literal: Literal, column: Column) -> Any:
     """Return a literal as a value of the column it is compared with.
 
-    A number with a point or an exponent beside an integer column stays a Decimal.
+    A number with a point or an exponent beside an integer column stays a Decimal, and so does one that does not fit the
+    column: it compares with what the column holds all the same.
 
     >>> [value(Literal(text), Column("id", "bigint")) for text in ("7", "7.5", "1e7")]
     [7, Decimal('7.5'), Decimal('1E+7')]
@@ -118,7 +121,14 @@ def value(literal: Literal, column: Column) -> Any:
     except (UnicodeEncodeError, InvalidOperation):
         msg = f"value {literal.text!r} does not fit column {column.name} of type {column.type}; write a {column.type}"
         raise UsageError(msg) from None
-    read = parse_value(column, literal.text)
+    try:
+        read = parse_value(column, literal.text)
+    except UsageError:
+        if not (kind.is_exact_number and _NUMBER.fullmatch(literal.text)):
+            raise
+        with suppress(InvalidOperation):  # an exponent of more than 18 digits
+            return Decimal(literal.text)
+        raise
     return _as_float32(read) if column.type == "float" else read
 
 
@@ -156,11 +166,12 @@ def typed(leaf: Compare | In | Like, columns: tuple[Column, ...]) -> Typed:
         case In(name, values):
             column = column_named(name.name, columns)
             options = tuple(value(literal, column) for literal in values)
-            if not _is_integer(column):
+            if not _is_exact(column):
                 return ToList(column, options)
-            low, high = _limits(column)
-            whole = tuple(int(number) for number in options if low <= number <= high and number == int(number))
-            return ToList(column, whole) if whole else ToValue(column, "<", low)
+            held = tuple(
+                option for option in (_held(Decimal(option), column) for option in options) if option is not None
+            )
+            return ToList(column, held) if held else ToValue(column, "<", _of_units(_limits(column)[0], column))
         case Like(name, pattern, escape):
             return _to_pattern(column_named(name.name, columns), pattern, escape)
         case Compare(left, sign, right):
@@ -206,28 +217,54 @@ def _to_pattern(column: Column, pattern: str, escape: str | None) -> ToPattern |
 
 def _to_value(column: Column, sign: str, literal: Literal) -> ToValue:
     number = value(literal, column)
-    if not _is_integer(column) or isinstance(number, int):
+    if not _is_exact(column) or isinstance(number, int):
         return ToValue(column, sign, number)
     low, high = _limits(column)
-    near = min(max(number, Decimal(low - 1)), Decimal(high + 1))  # beyond these, all integers compare alike
+    held = _held(number, column)
+    if held is not None and (sign in ("=", "!=") or isinstance(held, Decimal)):
+        return ToValue(column, sign, held)
     if sign in ("=", "!="):
-        if low <= near <= high and near == int(near):
-            return ToValue(column, sign, int(near))
-        return ToValue(column, "<" if sign == "=" else ">=", low)
+        return ToValue(column, "<" if sign == "=" else ">=", _of_units(low, column))
     # x < 1.5 and x <= 1.5 are x <= 1; x > 1.5 and x >= 1.5 are x > 1.
+    near = _in_units(number, column)
     bound = math.floor(near) if sign in ("<=", ">") else math.ceil(near) - 1
     if bound < low:
-        return ToValue(column, "<" if sign.startswith("<") else ">=", low)
-    return ToValue(column, "<=" if sign.startswith("<") else ">", min(bound, high))
+        return ToValue(column, "<" if sign.startswith("<") else ">=", _of_units(low, column))
+    return ToValue(column, "<=" if sign.startswith("<") else ">", _of_units(min(bound, high), column))
 
 
-def _is_integer(column: Column) -> bool:
-    return column.scalar is not None and column.scalar.is_integer
+def _is_exact(column: Column) -> bool:
+    return column.scalar is not None and column.scalar.is_exact_number
 
 
 def _limits(column: Column) -> tuple[int, int]:
+    """Return the least and the greatest value, in units of the last digit."""
     assert column.scalar is not None  # noqa: S101 - the caller looked
-    return column.scalar.limits
+    most = 10**column.scalar.digits - 1
+    return column.scalar.limits if column.scalar.is_integer else (-most, most)
+
+
+def _in_units(number: Decimal, column: Column) -> Decimal:
+    """Return a number in units of the column's last digit, or one just beyond the limits: all of those compare alike."""
+    assert column.scalar is not None  # noqa: S101 - the caller looked
+    exactly = Context(prec=max(1, len(number.as_tuple().digits)), Emax=MAX_EMAX, Emin=MIN_EMIN)
+    low, high = _limits(column)
+    return min(max(number.scaleb(column.scalar.scale, exactly), Decimal(low - 1)), Decimal(high + 1))
+
+
+def _of_units(units: int, column: Column) -> Any:
+    """Return so many units as a value of the column."""
+    assert column.scalar is not None  # noqa: S101 - the caller looked
+    if column.scalar.is_integer:
+        return units
+    return Decimal(units).scaleb(-column.scalar.scale, Context(prec=_MOST_DIGITS))
+
+
+def _held(number: Decimal, column: Column) -> Any:
+    """Return a number as a value of the column; None if the column cannot hold it."""
+    units = _in_units(number, column)
+    low, high = _limits(column)
+    return _of_units(int(units), column) if low <= units <= high and units == int(units) else None
 
 
 def _common(left: str, right: str) -> str | None:

@@ -30,9 +30,11 @@ from ebb.maintenance.landing_place import kept_files, strange_entries
 from ebb.warehouse.check.files import FileFacts, look_at_files, look_at_ranges, side_problem, unnamed
 from ebb.warehouse.check.last import LastCheck, note_check
 from ebb.warehouse.check.log import LogFacts, look_at_log
+from ebb.warehouse.holds import damaged_holds
 from ebb.warehouse.intake.quarantine import look_at_refused
 from ebb.warehouse.parquet.datafile import DataFile
-from ebb.warehouse.store.paths import HEAD, HIDDEN, LOG
+from ebb.warehouse.store.paths import EVIDENCE, HEAD, HIDDEN, HOLDS, LOG
+from ebb.warehouse.table.journal import written_journal
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
 __all__ = ["Checked", "check", "look"]
@@ -149,6 +151,10 @@ def _in_version(snapshot: Snapshot, *, deep: bool, progress: Callable[[str], Non
     is_counted = not snapshot.foreign and not isinstance(snapshot.unsettled, RolledBackError)
     if is_counted and not any(facts.error for facts in looked):
         yield from ledger_findings(ledger, looked, deep=deep)
+    for name, error in damaged_holds(snapshot):
+        if name in _opened(snapshot.table).ledger.holds:  # it was not released meanwhile
+            where = f"{HIDDEN}/{HOLDS}/{name.name}"
+            yield _found("hold", where, f"hold {name.case} cannot be read: {error.facts}", "restore it from a backup")
     if is_counted:
         objects, others = look_at_ranges(snapshot)
         yield from ranges_findings(objects, others, {facts.file.path: facts.key_range for facts in looked})
@@ -210,6 +216,7 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
             fact = f"its oldest expired byte has been on disk for {show(exposed.age)}, and the deletion bound is {show(exposed.bound)}"
             yield _found("bound", "the table", fact, "update it, or purge and erase it", Severity.WARNING)
     yield from _quarantine(snapshot, log, deep=deep)
+    yield from _evidence(snapshot)
     if spec.landing:
         if kept_files(spec.landing) is None:
             yield _found(
@@ -221,6 +228,13 @@ def _around(snapshot: Snapshot, log: LogFacts, now: datetime, *, deep: bool, is_
             )
         for entry in strange_entries(spec.landing):
             yield _found("landing", f"{spec.landing}/{entry}", "is none of Ebb's", "move it away", Severity.WARNING)
+
+
+def _evidence(snapshot: Snapshot) -> Iterator[Finding]:
+    try:
+        written_journal(snapshot.table.evidence)
+    except CorruptionError as error:
+        yield _found("evidence", f"{HIDDEN}/{EVIDENCE}", error.facts, error.next_step)
 
 
 def _quarantine(snapshot: Snapshot, log: LogFacts, *, deep: bool) -> Iterator[Finding]:

@@ -36,7 +36,18 @@ _BACKUP = "restore it from a backup"
 _LOG_BACKUP = "restore the log from a backup"
 _REPAIR = "repair the table"
 REPAIRABLE = frozenset({"side-file", "key-ranges", "stray-file", "checkpoint", "head-place"})  # without a guess
-_SAME_LIVE = {"create", "alter", "retire", "seal", "purge", "erase", "repair"}  # commits that change no count
+_SAME_LIVE = {
+    "create",
+    "alter",
+    "retire",
+    "seal",
+    "purge",
+    "erase",
+    "repair",
+    "amend",
+    "hold",
+    "release",
+}  # commits after which there are as many
 
 
 class Severity(StrEnum):

@@ -104,6 +104,7 @@ class Status(Description):
     check_failed: bool  # whether it found anything then
     holds: tuple[str, ...] = ()  # the cases that hold records
     held_records: int = 0  # in held files; the deletion bound leaves them out
+    forgotten_since: str | None = None  # since when bytes of forgotten records should be gone and may be there
     head_problem: str | None = None  # why nothing tells whether the log is whole
     backups: tuple[BackupStatus, ...] = ()  # those that Ebb looks after
     restored_version: int | None = (
@@ -125,6 +126,9 @@ class Status(Description):
                 f"{self.oldest_expired_age}, and the bound is {self.deletion_bound}"
             )
             found.append(WarehouseError(facts, "update it", self.name, hint="bound"))
+        if self.forgotten_since is not None:
+            facts = f"bytes of records that table {self.name} forgot should be gone since {self.forgotten_since}"
+            found.append(WarehouseError(facts, "erase them", self.name, hint="erase"))
         if self.foreign_commits:
             found.append(refusal(self.name, self.foreign_commits))
         if self.not_writable is not None:
@@ -148,7 +152,11 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
     removed = erase_plan(snapshot, now)
     refused, copied = spec.writer_refusal(), spec.copied
     pace = pace_of(snapshot, now)
-    missed = None if pace is None else missed_at(pace, files, snapshot.removals())
+    missed = (
+        None
+        if pace is None
+        else missed_at(pace, [file for file in files if not file.cell.is_held], snapshot.removals())
+    )
     latest = list(islice(commits(snapshot), _RECENT))
     behind = _backlog(snapshot)
     check = last_check(snapshot.table)
@@ -174,6 +182,7 @@ def status(snapshot: Snapshot, now: datetime) -> Status:
         cells=_cells([file for file in files if not file.cell.is_held]),
         holds=tuple(hold.case for hold in snapshot.ledger.holds),
         held_records=sum(file.records for file in snapshot.files if file.cell.is_held),
+        forgotten_since=_forgotten_since(snapshot, now),
         last_update=next((c for c in chain(latest, commits(snapshot)) if c.op in ("update", "load")), None),
         foreign_commits=snapshot.foreign,
         uncounted_files=uncounted,
@@ -209,6 +218,17 @@ def _backlog(snapshot: Snapshot) -> Backlog | None:
         return backlog(table.evidence, table.log, snapshot.version)
     except WarehouseError:  # what is wrong with it says whoever asks for evidence
         return None
+
+
+def _forgotten_since(snapshot: Snapshot, now: datetime) -> str | None:
+    """Return the first time by which removed files should be gone, if it is over."""
+    line, clock = snapshot.spec.timeline, snapshot.ledger.clock
+    times = [removal.erase_by for removal in snapshot.removals() if removal.erase_by is not None]
+    over = int(now.timestamp() * 1000) if line.kind.has_wall_clock else clock
+    if not times or over is None or min(times) >= over:
+        return None
+    first = min(times)
+    return TimeKind.TIMESTAMP.show_time(first * 1000) if line.kind.has_wall_clock else line.show_slot(first)
 
 
 def _quarantined(snapshot: Snapshot) -> int | None:

@@ -47,7 +47,6 @@ __all__ = [
     "stream_source",
 ]
 
-_STREAM = "the Arrow stream"
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
@@ -92,6 +91,8 @@ def file_source(pieces: Sequence[Piece], spec: TableSpec, sizes: IntakeSizes) ->
 
 def stream_source(stream: ArrowStream, spec: TableSpec, sizes: IntakeSizes) -> ArrowSource:
     """Return the records of Arrow data; columns that do not fit the table are refused when it is read."""
+    is_frame = type(stream).__name__ == "DataFrame"
+    what = "the DataFrame" if is_frame else "the Arrow stream"
 
     def read(_: Task, counts: Counts) -> Iterator[pa.Table]:
         try:
@@ -99,9 +100,9 @@ def stream_source(stream: ArrowStream, spec: TableSpec, sizes: IntakeSizes) -> A
                 schema = pa.schema([field for field in reader.schema if not _INDEX.fullmatch(field.name)])
 
                 def type_of(place: int) -> str:
-                    return columns_of_arrow(pa.schema([schema.field(place)]), _STREAM)[0].type
+                    return columns_of_arrow(pa.schema([schema.field(place)]), what)[0].type
 
-                places = matched(_STREAM, schema.names, spec.input_schema, type_of)
+                places = matched(what, schema.names, spec.input_schema, type_of)
                 first = 0
                 for batch in counts.timed("read", reader):
                     batch.validate(full=True)  # what is not UTF-8, or points outside of its memory, goes no further
@@ -109,8 +110,10 @@ def stream_source(stream: ArrowStream, spec: TableSpec, sizes: IntakeSizes) -> A
                         yield convert_batch(piece, places, spec.columns, first=first)
                         first += piece.num_rows
         except (pa.ArrowException, OSError) as error:
-            step = "nothing was changed; write it again"
-            raise UnreadableInputError(_STREAM, f"it cannot be read ({first_line(error)})", step) from error
+            # What pandas cannot convert comes with the column as a second argument.
+            reason = "; ".join(map(str, error.args)) if len(error.args) > 1 else first_line(error)
+            step = f"nothing was changed; {'give each column one type' if is_frame else 'write it again'}"
+            raise UnreadableInputError(what, f"it cannot be read ({reason})", step) from error
 
     return ArrowSource(read, spec, sizes)
 

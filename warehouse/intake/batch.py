@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Union
+from typing import TYPE_CHECKING, Protocol, Union, runtime_checkable
 
 from ebb.index.errors import UnreadableInputError, UsageError
 from ebb.warehouse.intake.faults import blamed
@@ -91,7 +91,14 @@ class Source(Protocol):
         """Judge, sort and write the batch."""
 
 
-BatchLike = Union[str, Path, Sequence["str | Path"], "DataFrame", ArrowStream]
+@runtime_checkable
+class LazyFrame(Protocol):
+    """A lazy frame of polars, which hands out records once it is collected."""
+
+    def collect(self) -> ArrowStream: ...
+
+
+BatchLike = Union[str, Path, Sequence["str | Path"], "DataFrame", ArrowStream, LazyFrame]
 
 
 def batch_of(value: BatchLike | None, engine: Engine) -> Batch:
@@ -102,6 +109,8 @@ def batch_of(value: BatchLike | None, engine: Engine) -> Batch:
         return _files([value], engine)
     if type(value).__module__.startswith("pyspark."):  # without importing it
         return Frame(value)
+    if isinstance(value, LazyFrame):  # collected once, because a batch may be read twice
+        return Stream(value.collect())
     if hasattr(value, "__arrow_c_stream__"):
         return Stream(value)
     if isinstance(value, Sequence) and all(isinstance(name, str | Path) for name in value):

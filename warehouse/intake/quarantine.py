@@ -189,13 +189,15 @@ def was_left_by_restore(table: Table) -> bool:
     return first is not None and first.ebb.get("op") == "restore" and LogEntry.read(log, 2) is None
 
 
-def expire_refused(table: Table, *, through: int, now_ms: int) -> int:
+def expire_refused(table: Table, *, through: int, now_ms: int, dry_run: bool = False) -> int:
     """Remove, from table and disk, what was refused at or before slot ``through``; returns how many files."""
     delta = _open(table)
     if delta is None:
         return 0
     live = list(_live(delta))
     expired = [f for f in live if f[1] <= through]
+    if dry_run:
+        return len(expired)
     if expired:
         actions = [_removal(*f, now_ms) for f in expired]
         _append(table, delta.version() + 1, actions, op="expire", now_ms=now_ms)

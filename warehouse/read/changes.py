@@ -93,7 +93,7 @@ class Changes:
         self._live: dict[str, CellFile] | None = None  # the files after the position, if what expires is asked for
         self._lease, self._held = window.lease, 0.0
         self._hold(-1)  # nothing goes while the position is looked for
-        self._version = self._position(since, self._snapshot)
+        self._version = self._asked = self._position(since, self._snapshot)
         self._hold(self._version)
         self._next()  # whoever comes too late learns it before anything is printed
 
@@ -119,6 +119,7 @@ class Changes:
                 entry, found = step
                 yield self._changes(found)
                 self._move(entry)
+                self._asked = self._version
                 if time.monotonic() - self._held >= _HOLD_SECONDS:
                     self._hold(self._version)
             elif self._wait is None:
@@ -250,10 +251,10 @@ class Changes:
         return missing
 
     def _too_late(self, newest: Snapshot) -> TooLateError:
-        return self._late(self._version, newest)
+        return self._late(self._asked, newest)
 
     def _late(self, version: int, newest: Snapshot) -> TooLateError:
-        return TooLateError(newest.table.name, version, self._oldest(newest))
+        return TooLateError(newest.table.name, version, self._oldest(newest), self._has_expiries)
 
     def _changes(self, found: Moved | Edited) -> CommitChanges:
         records = self._records(found) if isinstance(found, Moved) else self._edits(found)

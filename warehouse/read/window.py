@@ -127,9 +127,16 @@ class Window:
 
     def predicate(self, where: str | None) -> Predicate | None:
         """Read a predicate and check it against the columns."""
-        predicate = parse_predicate(where) if where else None
-        if predicate is not None:
-            check(predicate, self.snapshot.spec.columns)
+        if where is None:
+            return None
+        if not isinstance(where, str):
+            msg = f"condition {where!r} is not a text; pass it like 'delay > 10'"
+            raise UsageError(msg)
+        if not where.strip():  # most probably a variable that was not set: it does not mean every record
+            msg = "the condition is empty; write one like 'delay > 10', or leave it out for all records"
+            raise UsageError(msg)
+        predicate = parse_predicate(where)
+        check(predicate, self.snapshot.spec.columns)
         return predicate
 
     def names(self, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -40,6 +40,8 @@ _SETTINGS = (
     "SET enable_external_access = false",
     "SET lock_configuration = true",
 )
+# The engine advises to change its settings, which nobody can: to the end of the sentence, or the whole of it.
+_UNSETTABLE = re.compile(r"(,? or |(?<=\. )[^.]*?\b)(SET|PRAGMA|INSTALL|LOAD) \w.*")
 _BATCH_RECORDS = 10_000
 _OF_THE_QUERY = (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException, duckdb.PermissionException)
 
@@ -63,6 +65,11 @@ class DuckSession:
         One at a time: the next query ends an answer that has not been read to its end.
         """
         self._failed.clear()
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            msg = f"the query {text!r} is not UTF-8; write it in UTF-8"
+            raise UsageError(msg) from None
         with self._engine_errors():
             self._check(text)
             refused = self._show_all(text)
@@ -150,9 +157,10 @@ class DuckSession:
 def _first_lines(error: Exception) -> str:
     """Return what the engine says, and what it proposes instead if it does."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", lines[0]).rstrip("!.")
+    text = re.sub(r"^([A-Z][A-Za-z ]* Error|Error): ", "", lines[0])
+    text = _UNSETTABLE.sub("", text).rstrip("!. ")
     proposed = [line for line in lines[1:2] if line.startswith(("Candidate bindings", "Did you mean"))]
-    return "; ".join([text, *proposed])
+    return text if "configuration parameter" in text else "; ".join([text, *proposed])
 
 
 class _Files(ds.Dataset):

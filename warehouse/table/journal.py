@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from ebb.warehouse.store.paths import (
 )
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["Backlog", "backlog", "bring_up_to_date", "entry_hash", "whole_journal"]
+__all__ = ["Backlog", "backlog", "bring_up_to_date", "entry_hash", "whole_journal", "written_journal"]
 
 _SEGMENT_BYTES = 256 * 1024  # a last segment that is smaller takes in the next lines
 _READS = 4  # tries to read what a writer moves on
@@ -78,9 +79,15 @@ def _segments(folder: Path) -> list[_Segment]:
     return found
 
 
-def _read_journal(folder: Path) -> tuple[list[Line], int]:
-    """Return all lines of the journal, whose chain is whole, and the number of the first."""
-    segments = _segments(folder)
+def written_journal(folder: Path) -> tuple[list[Line], int]:
+    """Return all lines of the journal that were written down, whose chain is whole, and the number of the first."""
+    for _ in range(_READS - 1):
+        with suppress(FileNotFoundError):  # a segment is taken in by another one just now
+            return _read(_segments(folder))
+    return _read(_segments(folder))
+
+
+def _read(segments: Sequence[_Segment]) -> tuple[list[Line], int]:
     lines = [line for segment in segments for line in segment.lines()]
     first = segments[0].first if segments else 0
     check_chain(lines, None if first else ORIGIN, "the evidence journal")
@@ -100,18 +107,12 @@ def whole_journal(folder: Path, log: Path, newest: int) -> tuple[list[Line], int
     Also returns the number of the first line. Needs no lock, and writes nothing.
     """
     with disk_errors("the evidence journal cannot be read"):
-        for is_last in (*[False] * (_READS - 1), True):
-            try:
-                lines, first = _read_journal(folder)
-                there = [version for version in map(entry_version, names_in(log)) if version is not None]
-                fresh = list(_fresh(log, lines, max([newest, *there])))
-                is_moved = any("gap" in line.facts for line in fresh) and _end(folder) != first + len(lines)
-            except FileNotFoundError:  # a segment was taken in by another one meanwhile
-                if is_last:
-                    raise
-                continue
-            if not is_moved or is_last:  # otherwise entries left the log after the journal had been read
-                break
+        for _ in range(_READS):
+            lines, first = written_journal(folder)
+            there = [version for version in map(entry_version, names_in(log)) if version is not None]
+            fresh = list(_fresh(log, lines, max([newest, *there])))
+            if not any("gap" in line.facts for line in fresh) or _end(folder) == first + len(lines):
+                break  # otherwise entries left the log after the journal had been read
     whole = [*lines, *fresh]
     end = max((place for place, line in enumerate(whole, 1) if line.version == newest), default=len(whole))
     while end < len(whole) and "dropped" in whole[end].facts:
@@ -139,7 +140,7 @@ def bring_up_to_date(
         if name not in counting_names:  # a killed writer left it
             remove_file(folder / name)
     tail = _tail(segments)
-    fresh = list(_fresh(log, tail, newest, everything=lambda: _read_journal(folder)[0]))
+    fresh = list(_fresh(log, tail, newest, everything=lambda: written_journal(folder)[0]))
     over = _over(segments[:-1], is_kept)
     if over is not None and not any(_tells_of(line, over[0].last, over[1].hash) for line in tail):
         fresh.append(_dropped(segments[0].first, *over, [*tail, *fresh]))

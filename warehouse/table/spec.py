@@ -115,8 +115,11 @@ class TableSpec:
         return lag_ticks(self.bound, self.timeline, self.reader_time)
 
     def quarantined_until(self, clock: int) -> int:
-        """Return the last slot whose refused records and landed files have been kept for long enough at a clock."""
-        return clock - max(0, self.quarantine_time // self.timeline.tick - 1)
+        """Return the last slot whose refused records and landed files have been kept for long enough at a clock.
+
+        They are kept from the end of their slot on, for the quarantine time at least.
+        """
+        return clock - -(-self.quarantine_time // self.timeline.tick)
 
     @property
     def remembered_ticks(self) -> int:

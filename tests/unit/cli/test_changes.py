@@ -141,18 +141,56 @@ def test_what_the_table_does_not_have_is_refused(
     assert message in ebb.wrong("changes", *arguments, code=1)
 
 
-@pytest.mark.parametrize(("content", "code"), [(b"", 1), (b"nonsense", 2), (b"\xff\x00", 1), (b"1-" + b"b" * 32, 1)])
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        (b"", 2),
+        (b"nonsense", 2),
+        (b"\xff\x00", 2),
+        (b"12", 2),
+        (b"1-" + b"b" * 32 + b" more", 2),
+        (b"1-" + b"b" * 32, 1),
+    ],
+)
 def test_a_file_that_holds_no_token_of_the_table_is_refused(
     ebb: Command, table: OpenTable, tmp_path: Path, content: bytes, code: int
 ) -> None:
     kept = tmp_path / "kept"
     kept.write_bytes(content)
 
-    ebb.wrong("changes", "t", "--since", "start", "--resume", kept, code=code)
+    said = ebb.wrong("changes", "t", "--since", "start", "--resume", kept, code=code)
+    assert f"{kept} holds no token" in said if code == 2 else "the token is of another table" in said
     assert kept.read_bytes() == content
 
 
-def test_whoever_comes_too_late_is_told_the_oldest_version(ebb: Command) -> None:
+def test_a_token_that_was_kept_with_other_changes_is_refused(ebb: Command, table: OpenTable, tmp_path: Path) -> None:
+    """A service that lost --expiries in an edit of its unit missed every expiry, in silence."""
+    kept = tmp_path / "kept"
+    ebb.right("changes", "t", "--since", "start", "--expiries", "--resume", kept)
+    said = ebb.wrong("changes", "t", "--resume", kept, code=2)
+
+    assert said.startswith(
+        f"{kept} was kept with --expiries, and going on without them would leave some out in silence; pass"
+    )
+    assert ebb.right("changes", "t", "--expiries", "--resume", kept, "--columns", "id").out == ""
+    kept.unlink()
+    ebb.right("changes", "t", "--since", "start", "--resume", kept)
+    assert "was kept without --expiries" in ebb.wrong("changes", "t", "--expiries", "--resume", kept, code=2)
+
+
+def test_a_file_that_goes_on_replaces_none(ebb: Command, table: OpenTable, tmp_path: Path) -> None:
+    """The file of the first run was replaced by that of the second, and its changes were in neither."""
+    kept, file = tmp_path / "kept", tmp_path / "changes.csv"
+    ebb.right("changes", "t", "--since", "start", "--resume", kept, "--output", file)
+    first, token = file.read_bytes(), kept.read_bytes()
+    table.update(at=5)
+
+    assert f"{file} is there" in ebb.wrong("changes", "t", "--resume", kept, "--output", file, code=2)
+    assert (file.read_bytes(), kept.read_bytes()) == (first, token)
+    ebb.right("changes", "t", "--resume", kept, "--output", "/dev/null", "--format", "csv")
+
+
+def test_whoever_comes_too_late_is_told_the_oldest_version(ebb: Command, tmp_path: Path) -> None:
     table = integer_table(
         open_warehouse(ebb.root), policy="2x1", strategy="retire", deletion_bound="6", reader_time="1"
     )
@@ -165,6 +203,16 @@ def test_whoever_comes_too_late_is_told_the_oldest_version(ebb: Command) -> None
     assert message.startswith("the changes of table t after version 0 are no longer all there; those after version ")
     assert message.endswith("what is live is in ebb scan t")
     assert ebb.right("changes", "t", "--since", oldest).out
+    assert "the changes and expiries of table t after version 0" in ebb.wrong(
+        "changes", "t", "--since", 0, "--expiries", code=1
+    )
+
+    kept = tmp_path / "kept"
+    kept.write_text(table.changes("start").token.replace(f"{table.changes('start').version}-", "0-"), encoding="ascii")
+    said = ebb.wrong("changes", "t", "--resume", kept, "--since", oldest, code=1)
+    assert f"are: remove {kept}, or pass to --resume a file that is not there yet, and pass --since {oldest};" in said
+    kept.unlink()
+    assert ebb.right("changes", "t", "--resume", kept, "--since", oldest).out
 
 
 def follow(root: Path, *more: str) -> Process:

@@ -17,16 +17,17 @@ from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED
 
 _BELOW = modules("index", "warehouse", "maintenance")
+_ANYWHERE = modules("index", "warehouse", "maintenance", "cli")
 _COMMANDS = "|".join(str(command.callback.__name__) for command in app.registered_commands if command.callback)
 _OF_THE_COMMAND_LINE = re.compile(rf"(?<![\w-])--[a-z]|\bebb ({_COMMANDS})\b")
 
 
 def _hints_given() -> set[str]:
-    """Return every hint that an error is given, anywhere below the command line."""
+    """Return every hint that an error is given, anywhere."""
     classes = {str(getattr(errors, name).hint) for name in errors.__all__ if getattr(errors, name).hint}
     calls = {
         constant.value
-        for file in _BELOW
+        for file in _ANYWHERE
         for node in ast.walk(tree_of(file))
         if isinstance(node, ast.keyword) and node.arg == "hint"
         for constant in ast.walk(node.value)

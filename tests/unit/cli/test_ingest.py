@@ -376,3 +376,10 @@ def test_an_engine_that_is_none_is_refused(with_table: Command, tmp_path: Path) 
     Path("ebb.toml").write_text('engine = "fast"\n', encoding="utf-8")
     said = with_table.wrong("update", "t", "--at", "1", code=2)
     assert said == "engine is 'fast'; it must be one of spark, direct, auto"
+
+
+@pytest.mark.parametrize("command", ["load", "update"])
+def test_settings_of_spark_are_not_ignored_by_what_does_not_start_it(with_table: Command, command: str) -> None:
+    for option in (["--master", "local[1]"], ["--conf", "a=b"]):
+        said = with_table.wrong(command, "t", "a.csv", "--engine", "direct", *option, code=2)
+        assert said == "--master and --conf are for Spark, and --engine direct does not start it; leave them or it out"

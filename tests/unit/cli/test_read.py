@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ebb import UsageError
+from tests.builders import open_warehouse
 from tests.unit.cli.command import Command
 from tests.unit.cli.conftest import DECLARED, TIMES
 
@@ -61,7 +63,7 @@ def test_a_wrong_scan_is_refused(with_table: Command, arguments: tuple[str, ...]
         (("a", "--prefix", "a"), "exactly one of them"),
         (("--from", "a", "--keys-from", "x"), "exactly one of them"),
         (("--columns", "nope", "a"), "has no column 'nope'"),
-        (("\udcff",), "cannot be read"),
+        (("\udcff",), "is not UTF-8"),
     ],
 )
 def test_a_wrong_probe_is_refused(with_table: Command, arguments: tuple[str, ...], says: str) -> None:
@@ -222,3 +224,33 @@ def test_a_moment_that_does_not_fit_names_the_table(with_table: Command, moment:
 
     for read in (["sql", "SELECT * FROM t"], ["scan", "t"]):
         assert says in with_table.wrong(*read, "--as-of", moment, code=code)
+
+
+@pytest.mark.parametrize("command", ["scan", "forget"])
+def test_a_condition_that_is_empty_does_not_stand_for_every_record(with_table: Command, command: str) -> None:
+    """A script whose variable was not set exported the whole table."""
+    for empty in ("", " "):
+        assert with_table.wrong(command, "t", "--where", empty, code=2).startswith("the condition is empty")
+    for wrong in (5, ""):
+        with pytest.raises(UsageError, match="condition"):
+            open_warehouse(with_table.root).table("t").scan(where=wrong)  # type: ignore[arg-type]
+
+
+def test_an_explanation_is_not_written_as_records_are(with_table: Command, tmp_path: Path) -> None:
+    for option in (["--output", str(tmp_path / "o.csv")], ["--format", "csv"]):
+        assert f"so {option[0]} is not for it" in with_table.wrong("probe", "t", "a", "--explain", *option, code=2)
+
+
+def test_what_is_not_utf_8_is_told_as_such(with_table: Command) -> None:
+    assert with_table.wrong("probe", "t", "a\udcff", code=2) == "key 'a\\udcff' is not UTF-8; write it in UTF-8"
+    assert "is not UTF-8; write it in UTF-8" in with_table.wrong("sql", "select '\udcff'", code=2)
+
+
+def test_nobody_is_advised_to_change_a_setting_that_cannot_be_changed(with_table: Command) -> None:
+    told = with_table.wrong("sql", "SELECT 1/0", code=1)
+    assert told == (
+        "the query failed: Division by zero in expression (1.0 / 0.0). Use TRY(...) to return NULL for this expression; "
+        "fix the query, or ask with --engine spark"
+    )
+    assert with_table.right("sql", "SELECT TRY(1/0) AS x").out
+    assert "Did you mean" not in with_table.wrong("sql", "SELECT current_setting('x')", code=2)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ebb import OpenTable
-from tests.builders import integer_table, open_warehouse, records, write_batch
+from tests.builders import arrow_batch, integer_table, open_warehouse, records, write_batch
+from tests.model import Record
 from tests.unit.cli.conftest import DECLARED
 
 _ROOT = Path(__file__).parents[3]
@@ -183,3 +184,33 @@ def test_a_command_that_nobody_may_interrupt_is_not_interrupted_while_it_starts(
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def closed(root: Path, streams: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a shell that closes streams."""
+    command = f'exec "$@" {streams}'
+    ebb = [sys.executable, "-c", "from ebb.cli.start import entry; entry()", "--warehouse", str(root)]
+    return subprocess.run(["sh", "-c", command, "sh", *ebb, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_what_was_done_is_done_whoever_listens(tmp_path: Path) -> None:
+    """An update whose commit was made failed for want of somebody to tell; a retry would have been the next tick."""
+    table = integer_table(open_warehouse(tmp_path / "w"), span="6")
+    for slot, streams in enumerate([">&-", "2>&-", "<&- >&- 2>&-", "<&-"], start=1):
+        done = closed(table.warehouse.root, streams, "update", "t", "--at", str(slot))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert table.status().clock == slot
+    table.update(arrow_batch([Record(1, "a", 5, 8)]), at=5)
+    assert table.check().findings == ()
+
+    for command in (["scan", "t"], ["probe", "t", "a"], ["changes", "t", "--since", "0"], ["sql", "SELECT 1"]):
+        refused = closed(table.warehouse.root, ">&-", *command)
+        assert refused.returncode == 1
+        assert (
+            refused.stderr
+            == "ebb: the answer cannot be written: standard output is closed; redirect it, or pass --output\n"
+        )
+    assert closed(table.warehouse.root, "2>&-", "scan", "t").stdout.endswith("(1 record)\n")
+    assert closed(table.warehouse.root, "2>&-", "scan", "u").returncode == 1
+    assert closed(table.warehouse.root, ">&-", "scan", "t", "--output", str(tmp_path / "o.csv")).returncode == 0
+    assert (tmp_path / "o.csv").read_text().count("\n") == 2

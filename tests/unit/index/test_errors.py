@@ -76,6 +76,13 @@ SHOWN: list[tuple[WarehouseError, str]] = [
         ),
     ),
     (
+        TooLateError(*("t", 3, 40, True)),
+        (
+            "the changes and expiries of table t after version 3 are no longer all there; "
+            "those after version 40 are; read the table itself to know what was before"
+        ),
+    ),
+    (
         JumpError(43, 3, 40),
         "slot 43 is 3 ticks after the clock 40; catching up was not allowed",
     ),

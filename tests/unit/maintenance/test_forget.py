@@ -6,9 +6,11 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,6 +25,7 @@ from tests.builders import (
     records,
     refused_records,
     scanned_ids,
+    timestamp_table,
     version_of,
 )
 from tests.canaries import canaries_on_disk
@@ -243,6 +246,24 @@ def test_records_that_left_the_table_already_go_from_the_disk_in_time(warehouse:
         assert canaries_on_disk(warehouse.root) == {"canary"}
         table.update(at=slot)
     assert canaries_on_disk(warehouse.root) == set()
+
+
+def test_bytes_that_should_be_gone_are_a_finding(tmp_path: Path) -> None:
+    hour = timedelta(hours=1)
+    table = timestamp_table(open_warehouse(tmp_path / "w", NOW), reader_time="3h", deletion_bound="9h")
+    batch = {"id": [1], "key": ["ann"], "inserted": [NOW - hour], "expires": [NOW + 4 * hour]}
+    table.update(pa.table(batch), at=NOW)
+    table.forget("ann", within="2h")
+
+    def findings(after: timedelta) -> list[str]:
+        return [str(finding) for finding in open_warehouse(tmp_path / "w", NOW + after).table("t").status().findings]
+
+    assert findings(hour) == []
+    assert findings(3 * hour) == [
+        "bytes of records that table t forgot should be gone since 2026-01-01T14:00:00Z; erase them"
+    ]
+    open_warehouse(tmp_path / "w", NOW + 3 * hour).table("t").erase()
+    assert findings(3 * hour) == []
 
 
 def test_refused_records_that_cannot_be_read_go_if_the_key_stands_in_them(warehouse: Warehouse, tmp_path: Path) -> None:

@@ -205,6 +205,30 @@ def test_an_older_ebb_may_read_the_table_and_not_write_to_it(table: OpenTable) -
     assert open_warehouse(table.warehouse.root).table("t").table.snapshot().spec.features.writer == ("holds",)
 
 
+def test_a_backup_keeps_what_is_held_and_a_restored_table_holds_it(tmp_path: Path) -> None:
+    warehouse = open_warehouse(tmp_path / "w")
+    table = filled(integer_table(warehouse, **WAYS["retire"]))
+    table.hold("ann", case="c-1", arrivals=True)
+    table.update(at=4)
+    table.backup(tmp_path / "backups")
+    for slot in (5, 6, 7):
+        table.update(at=slot, yes=True)
+
+    warehouse.restore(tmp_path / "backups", "t", new_name="copy", at="6")
+    copy = warehouse.table("copy")
+
+    assert (held_ids(copy), [case.case for case in copy.holds()]) == ([20, 30], ["c-1"])
+    copy.update(arrow_batch(records((80, "ann", 8, 9))), at=8, catch_up=True, yes=True)
+    copy.update(at=9)
+    assert (scanned_ids(copy), held_ids(copy)) == ([], [20, 30, 80])
+    assert copy.check(deep=True).findings == ()
+
+    table.release("c-1")
+    for slot in range(8, 12):
+        table.update(at=slot)
+    assert not [path for path in (tmp_path / "backups").rglob("*.parquet") if "_e=-2" in str(path)]
+
+
 def test_a_table_is_not_dropped_while_something_is_held(table: OpenTable) -> None:
     table.hold("ann", case="c-1")
 
@@ -232,7 +256,10 @@ def test_a_damaged_hold_is_an_error_and_nothing_is_let_go(table: OpenTable) -> N
     for work in (lambda: table.update(at=4), lambda: table.forget("ann"), table.holds, lambda: table.release("c-1")):
         with pytest.raises(CorruptionError, match="hold c-1 is damaged"):
             work()
+    (found,) = table.check().findings
+    assert (found.code, found.where) == ("hold", f"_ebb/holds/{object_.name}")
     object_.unlink()
+    assert [found.code for found in table.check().findings] == ["hold"]
     with pytest.raises(CorruptionError, match="hold c-1 is missing"):
         table.update(at=4)
     assert scanned_ids(table) == [11, 20, 21, 30, 31]

@@ -181,3 +181,11 @@ def test_a_batch_of_which_most_is_refused_is_told_with_the_likely_cause(table: O
     assert "the end of a tick" in report.warnings[0]
     assert list(likely_causes(0, {})) == []
     assert list(likely_causes(4, {"key k is null": 2})) == []
+
+
+def test_a_tick_that_is_over_and_has_no_records_is_no_repeat(table: OpenTable) -> None:
+    """A tick before the first was said to have been applied."""
+    table.update(arrow_batch(A), at=5)
+    for slot in (4, -5):
+        report = table.update(at=slot)
+        assert (report.already_applied, report.repeated, report.repeated_of, report.slot) == (True, 0, None, slot)

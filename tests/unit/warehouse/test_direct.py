@@ -500,3 +500,22 @@ def test_a_refused_record_with_a_time_after_the_year_9999_is_quarantined(tmp_pat
     assert (report.received, report.quarantined) == (1, 1)
     (refused,) = table.quarantine().records
     assert "27320" in str(refused.record)
+
+
+def test_a_lazy_frame_of_polars_is_a_batch(warehouse: Warehouse) -> None:
+    table = integer_table(warehouse)
+    lazy = pl.from_arrow(arrow_batch(BATCH)).lazy()
+    assert table.update(lazy, at=5).admitted == 5
+    assert table.update(arrow_batch(BATCH)).already_applied
+
+
+def test_a_frame_of_pandas_with_values_of_several_types_names_the_column(warehouse: Warehouse) -> None:
+    table = integer_table(warehouse)
+    frame = pd.DataFrame({"id": [1, "x"], "key": ["a", "b"], "inserted": [5, 5], "expires": [8, 8]})
+    with pytest.raises(UnreadableInputError) as caught:
+        table.update(frame, at=5)
+
+    assert str(caught.value).startswith("the DataFrame: it cannot be read (Could not convert 'x' with type str")
+    assert str(caught.value).endswith(
+        "Conversion failed for column id with type object); nothing was changed; give each column one type"
+    )

@@ -25,11 +25,10 @@ def copied(tmp_path: Path) -> Settings:
 
 
 @pytest.mark.parametrize("name", DELTA_JARS)
-@pytest.mark.parametrize("place", [0, 0.5, 1])
-def test_one_flipped_byte_in_a_jar_is_refused(name: str, place: float, copied: Settings) -> None:
+def test_one_flipped_byte_in_a_jar_is_refused(name: str, copied: Settings) -> None:
     jar = copied.jars / name
     data = bytearray(jar.read_bytes())
-    data[int(place * (len(data) - 1))] ^= 1
+    data[len(data) // 2] ^= 1
     jar.write_bytes(data)
 
     with pytest.raises(CorruptionError, match=f"a jar is not the one that was published: .*{name} has SHA-256"):

