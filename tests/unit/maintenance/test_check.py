@@ -44,7 +44,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = Model(table.table.snapshot().spec.timeline)
     for slot in range(1, TICKS + 1):
         batch = [Record(10 * slot + n, f"k{(7 * n + slot) % 9}", slot, slot + 40 + n) for n in range(6)]
-        batch += [Record(10 * slot + 9, None, slot, slot + 1)]  # without a key: refused
+        batch += [Record(10 * slot + 9, None, slot, slot + 1)] * (slot <= 5)  # without a key: refused
         batch = batch if slot <= UPDATES else []
         table.update(arrow_batch(batch) if batch else None, at=slot)
         model.apply(slot, batch)
@@ -323,7 +323,7 @@ def _bad_ranges(c: Copy) -> str:
 
 
 def _foreign(c: Copy) -> str:
-    delta(c.table).delete("id = 303")
+    delta(c.table).delete("id = 203")
     return f"version {c.snapshot.version + 1}"
 
 
