@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ebb.maintenance.context import Context
 from ebb.maintenance.landing.folder import kept_batches, locked_folder, remove_kept
+from ebb.maintenance.landing.run import finish_applied
 from ebb.warehouse.intake.quarantine import Refused, RefusedFile, clear_refused, read_refused
 from ebb.warehouse.read.choose import Choice
 from ebb.warehouse.table.snapshot import Snapshot, Table
@@ -84,4 +85,5 @@ def opened_copies(table: Table, context: Context) -> Iterator[Copies]:
         return
     # Before the table's own lock, as every run of the landing folder does.
     with locked_folder(folder, wait=context.wait):
+        finish_applied(table.snapshot(), folder, context)  # else the next run would keep what is forgotten now
         yield Copies(table, folder)

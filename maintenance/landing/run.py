@@ -29,7 +29,7 @@ from ebb.warehouse.intake.source import InputFile, check_inputs, find_inputs
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec
 
-__all__ = ["Outcome", "files_waiting", "has_work", "run_table"]
+__all__ = ["Outcome", "files_waiting", "finish_applied", "has_work", "run_table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +84,23 @@ def run_table(
             yield outcome
             if outcome.is_stopped:
                 return
+
+
+def finish_applied(snapshot: Snapshot, folder: Path, context: Context) -> None:
+    """Finish what a run took and did not finish although its tick was applied, with it or without it.
+
+    Nothing is applied here: the ledger tells what became of the batch. Requires the folder's lock.
+    """
+    clock = snapshot.ledger.clock
+    if clock is None:
+        return
+    work = _Work(snapshot.table, snapshot.spec, folder, context, yes=False, allow_repeats=False, last=clock)
+    for batch in taken_batches(folder):
+        if slot_of(batch) > clock:
+            continue
+        for outcome in work.apply(slot_of(batch), batch):
+            if outcome.is_stopped and outcome.cause is not None:
+                raise outcome.cause
 
 
 def _folder(snapshot: Snapshot) -> Path | None:

@@ -294,6 +294,28 @@ def test_a_condition_is_asked_of_refused_records_and_landed_files_too(tmp_path: 
     assert scanned_ids(table) == [2, 5, 6]
 
 
+def test_batches_that_a_killed_run_had_taken_go_if_they_were_applied_and_arrive_again_if_not(tmp_path: Path) -> None:
+    place = landed(tmp_path / "in")
+    warehouse = without_spark(tmp_path / "w")
+    table = integer_table(warehouse, landing=str(place), quarantine_time="100")
+    list(warehouse.run("t"))
+    (place / "_applied" / "1").rename(place / "_taken" / "1")  # killed after the commit
+    late, next_tick = place / "_taken" / "2.1", place / "_taken" / "3"
+    for batch in (late, next_tick):  # killed before it; the tick of the first was then applied by hand
+        batch.mkdir()
+        (batch / "x.csv").write_text("id,key,inserted,expires,pay\n9,canary-ann,2,9,p\n10,bob,2,9,p\n")
+
+    done = table.forget("canary-ann", within=0)
+
+    assert sorted(done.landed_files) == ["1-a.csv", "2-d.csv"]
+    assert not (place / "_taken" / "1").exists()
+    assert sorted(path.relative_to(place).as_posix() for path in place.rglob("x.csv")) == [
+        "_taken/2.part/x.csv",
+        "_taken/3/x.csv",
+    ]
+    assert sorted(path.name for path in (place / "_applied" / "1").iterdir()) == ["1-b.jsonl"]
+
+
 @pytest.mark.parametrize("way", sorted(WAYS))
 def test_whatever_stops_it_the_records_are_there_or_forgotten_and_the_next_try_finishes(
     way: str, tmp_path: Path, record_property: Any
