@@ -17,7 +17,7 @@ from ebb.index.cellfile import CellFile, Chosen
 from ebb.index.errors import InputError, UsageError
 from ebb.index.ledger import Change
 from ebb.maintenance.ask import Ask, check_share
-from ebb.maintenance.backup_care import tend
+from ebb.maintenance.backup_care import tended_after
 from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.carry_out import carry_out
 from ebb.maintenance.context import Context
@@ -168,6 +168,5 @@ def _committed(
         # The backups would keep them for as long as they were to live before.
         prepare=lambda: mark_stale(snapshot.table, snapshot.version + 1) if planned.shortened else None,
     )
-    tended = tend(done.snapshot, context.wall())
-    warnings = (*done.warnings, *tended.warnings)
+    warnings = (*done.warnings, *tended_after(done.snapshot, context))
     return replace(written(done.added), version=done.snapshot.version, is_committed=True, warnings=warnings)

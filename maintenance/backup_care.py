@@ -15,10 +15,12 @@ from ebb.index.errors import EngineError, InputError, LockedError, WarehouseErro
 from ebb.index.manifest import Kept
 from ebb.maintenance.backup import renew
 from ebb.maintenance.backup_place import Place, keep, remember, remembered, trim
+from ebb.maintenance.carry_out import warned
+from ebb.maintenance.context import Context
 from ebb.maintenance.plan.backup import is_due
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["Tended", "tend"]
+__all__ = ["Tended", "tend", "tended_after"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,13 @@ def tend(snapshot: Snapshot, now: datetime) -> Tended:
             with contextlib.suppress(EngineError):
                 keep(table, replace(kept, failed_ms=since, reason=str(error)))
     return Tended(files, tuple(warnings))
+
+
+def tended_after(snapshot: Snapshot, context: Context) -> tuple[str, ...]:
+    """Look after the backups after a commit that somebody asked for; returns what went wrong, whatever that was."""
+    warnings: list[str] = []
+    failures = warned(lambda: warnings.extend(tend(snapshot, context.wall()).warnings))
+    return (*warnings, *failures)
 
 
 def _tend_one(snapshot: Snapshot, kept: Kept, now: datetime) -> int:

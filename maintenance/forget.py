@@ -16,7 +16,7 @@ from ebb.index.ledger import Change
 from ebb.index.places import dump_places
 from ebb.index.timeline import TimeKind, Timeline
 from ebb.maintenance.ask import Ask, check_share
-from ebb.maintenance.backup_care import tend
+from ebb.maintenance.backup_care import tended_after
 from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.carry_out import carry_out, warned
 from ebb.maintenance.context import Context
@@ -105,8 +105,7 @@ def forget(table: Table, ask: Ask, context: Context, *, within: int | None = Non
 
         after, done = work.committed(chosen, planned, erased, remove)
         done = _erased_at_once(after, done, context)
-        tended = tend(table.snapshot(), context.wall())
-        return replace(done, warnings=(*done.warnings, *tended.warnings))
+        return replace(done, warnings=(*done.warnings, *tended_after(after, context)))
 
 
 @dataclass(frozen=True, slots=True)

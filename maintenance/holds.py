@@ -18,7 +18,7 @@ from ebb.index.features import Features
 from ebb.index.holds import Hold
 from ebb.index.ledger import Change
 from ebb.maintenance.ask import Ask
-from ebb.maintenance.backup_care import tend
+from ebb.maintenance.backup_care import tended_after
 from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.context import Context
 from ebb.maintenance.keep import commit_move, covered, opened_window
@@ -192,8 +192,8 @@ def release(table: Table, case: str, context: Context, *, by: str) -> Holding:
             exposed=now if done.expired else None,
             prepare=lambda: mark_stale(table, snapshot.version + 1),  # held records stay in backups until then
         )
-        tended = tend(made.snapshot, context.wall())
-        files, version, warnings = len(made.added), made.snapshot.version, (*made.warnings, *tended.warnings)
+        files, version = len(made.added), made.snapshot.version
+        warnings = (*made.warnings, *tended_after(made.snapshot, context))
         return replace(done, files_added=files, version=version, is_committed=True, warnings=warnings)
 
 

@@ -21,7 +21,7 @@ import pytest
 from ebb import OpenTable
 from ebb.index.errors import CorruptionError, EngineError, InputError, UsageError, WarehouseError
 from tests.backups import LAZY, RETIRE, apply_batch, batch_of_slot, canaries_below, digest_of
-from tests.builders import integer_table, open_warehouse, scanned_ids
+from tests.builders import arrow_batch, integer_table, open_warehouse, records, scanned_ids
 from tests.faults import Interruption, armed, broken_disk, full_disk
 from tests.model import Model
 from tests.seeds import drawn_seed, rounds
@@ -593,3 +593,25 @@ def test_what_a_table_remembers_of_its_backups_may_be_damaged(table: OpenTable, 
 
     assert warning.startswith("what table t remembers of its backups is damaged")
     assert table.status().backups == ()
+
+
+@pytest.mark.parametrize("op", ["forget", "amend", "release"])
+def test_whatever_goes_wrong_with_a_backup_after_a_request_the_request_is_made(op: str, tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"))
+    table.update(arrow_batch(records((1, "ann", 1, 5), (2, "bob", 1, 5))), at=1)
+    table.hold("bob", case="c-1")
+    table.backup(tmp_path / "b")
+    asked: dict[str, Callable[[], Any]] = {
+        "forget": lambda: table.forget("ann"),
+        "amend": lambda: table.amend("ann", expires=3),
+        "release": lambda: table.release("c-1"),
+    }
+
+    with armed(tmp_path / "b", MemoryError("no memory is left"), 0):
+        done = asked[op]()
+
+    assert (done.is_committed, done.warnings) == (True, ("no memory is left",))
+    assert table.history(1)[0].op == op
+    assert table.status().backups[0].is_stale
+    table.update(at=2)
+    assert not table.status().backups[0].is_stale
