@@ -61,7 +61,7 @@ def carry_out(
     """Make one commit of a plan.
 
     ``clock``: what has expired at it is left out of what is rewritten. ``report``: what the commit says about itself,
-    given the files that it adds. ``prepare`` is called when everything but the commit is done. ``metadata``: what the
+    given the files that it adds, also of what the files say otherwise. ``prepare`` is called when everything but the commit is done. ``metadata``: what the
     table says about itself from then on, if that changes.
     """
     folder, adds = "", plan.adds
@@ -79,7 +79,7 @@ def carry_out(
             adds=adds,
             removes=plan.removes,
             change=replace(change, ranges_added=ranges.added, ranges_dropped=ranges.dropped),
-            report={**report(adds), **_slots_of(plan.removes, snapshot.spec.timeline)},
+            report={**_slots_of(plan.removes, snapshot.spec.timeline), **report(adds)},
             data_change=data_change,
             now_ms=context.now_ms(),
             metadata=metadata,

@@ -17,6 +17,7 @@ from ebb.index.errors import InputError, UsageError
 from ebb.index.features import Features
 from ebb.index.holds import Hold
 from ebb.index.ledger import Change
+from ebb.index.timeline import Timeline
 from ebb.maintenance.ask import Ask
 from ebb.maintenance.backup_care import tended_after
 from ebb.maintenance.backup_place import mark_stale
@@ -189,12 +190,19 @@ def release(table: Table, case: str, context: Context, *, by: str) -> Holding:
             context,
             change,
             entry,
-            exposed=now if done.expired else None,
+            due=_due(now, releases, line),
             prepare=lambda: mark_stale(table, snapshot.version + 1),  # held records stay in backups until then
         )
         files, version = len(made.added), made.snapshot.version
         warnings = (*made.warnings, *tended_after(made.snapshot, context))
         return replace(done, files_added=files, version=version, is_committed=True, warnings=warnings)
+
+
+def _due(now: int, releases: Sequence[Release], line: Timeline) -> dict[str, int | None]:
+    """Return from when on released records are due to go: now if one has expired, and otherwise when the first expires."""
+    exposed = now if any(one.expired for one in releases) else None
+    later = min((line.end_of(one.first) for one in releases if one.first is not None), default=now)
+    return {"exposed_since": exposed, "due_from": later if exposed is None else exposed}
 
 
 def _releases(window: Window, others: Sequence[Hold]) -> list[Release]:
@@ -213,15 +221,17 @@ def _release(window: Window, file: CellFile, kept: Mapping[int, Any]) -> Release
     cohorts, clock = window.snapshot.spec.grid.cohorts, window.clock or 0
     live: dict[int, dict[int, Any]] = {}
     records = expired = 0
+    first: int | None = None
     for number, slots in expiry_slots(window, file).items():
         left = np.setdiff1d(np.arange(len(slots)), np.asarray(kept.get(number, ()), np.int64))
         records += len(left)
         expired += int(np.count_nonzero(slots[left] <= clock))
         for slot in np.unique(slots[left]).tolist():
             if slot > clock:
+                first = slot if first is None else min(first, slot)
                 mine = live.setdefault(cohorts.partition(slot), {})
                 mine[number] = np.union1d(mine.get(number, np.zeros(0, np.int64)), left[slots[left] == slot])
-    return Release(file=file, kept=dict(kept), live=live, records=records, expired=expired)
+    return Release(file=file, kept=dict(kept), live=live, records=records, expired=expired, first=first)
 
 
 def held_cases(snapshot: Snapshot) -> tuple[HeldCase, ...]:

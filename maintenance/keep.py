@@ -99,15 +99,15 @@ def commit_move(
     change: Change,
     entry: Mapping[str, Any],
     *,
-    exposed: int | None = None,
+    due: Mapping[str, Any] | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> Done:
     """Make the commit of a plan that moves records between their cells and the held ones; no answer changes.
 
-    ``exposed``: since when records that leave have been due to go, if not since they expired.
+    ``due``: from when on records that leave are due to go, as the commit says it, if not from their expiry on.
     """
     started, clock = time.monotonic(), snapshot.ledger.clock or 0
-    since = exposed_since(plan.removes, snapshot.spec.timeline, clock=clock) if entry["op"] == "hold" else exposed
+    since = exposed_since(plan.removes, snapshot.spec.timeline, clock=clock)
 
     def said(adds: Sequence[CellFile]) -> Mapping[str, Any]:
         seconds = round(time.monotonic() - started, 3)
@@ -120,6 +120,7 @@ def commit_move(
             "bytes_written": sum(file.size_bytes for file in adds),
             "exposed_since": since,
             "seconds": seconds,
+            **(due or {}),
         }
 
     return carry_out(

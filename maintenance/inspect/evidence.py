@@ -121,8 +121,6 @@ class _Work:
             is_known = adoption is not None
             since = adoption.facts.get("exposed", {}).get(str(line.version)) if adoption is not None else None
             slot = slot if adoption is None else self.slots[adoption.version or 0]
-        elif facts["op"] == "release" and since is not None:
-            since = max(since, self.moment(line))  # until then they were to stay
         low, high = facts.get("removed_slots", (EARLIEST if since is not None else (slot or 0) + 1, LATEST))
         start = self._end(max(low, (slot or 0) + 1)) if since is None else since
         return _Removal(

@@ -106,6 +106,7 @@ class Release:
     live: Mapping[int, Places]  # by the cohort to which they go back
     records: int  # that are held no longer
     expired: int  # of these, how many leave the table
+    first: int | None = None  # the first slot in which one of them that has not expires
 
 
 def plan_release(grid: Grid, releases: Sequence[Release], *, clock: int) -> Plan:

@@ -86,6 +86,8 @@ def test_what_is_released_leaves_the_table_and_the_disk_within_the_bound(table: 
     assert (done.records, done.expired, held_ids(table), table.holds()) == (3, 3, [], ())
     assert table.table.snapshot().files == ()
     assert list((table.table.hidden / "holds").iterdir()) == []
+    (removal,) = table.table.snapshot().removals()
+    assert removal.due_from == removal.exposed_since == table.status().clock, "readers may keep them until the bound"
     bound = table.table.snapshot().spec.bound
     clock = table.status().clock or 0
     for slot in range(clock + 1, clock + bound + 1):
@@ -106,6 +108,23 @@ def test_what_is_released_alive_goes_back_and_expires_in_its_time(table: OpenTab
     table.update(at=4)
     table.update(at=5)
     assert scanned_ids(table) == [31]
+
+
+def test_what_another_case_still_holds_is_not_late_when_a_record_beside_it_is_released(warehouse: Warehouse) -> None:
+    table = integer_table(warehouse, span="60", grid="1x1", strategy="norebuild", deletion_bound="60")
+    table.alter(deletion_bound="5")
+    table.update(arrow_batch(records((1, "ann", 1, 2), (2, "bob", 1, 60))), at=1)
+    table.hold(where="id > 0", case="c-2", arrivals=False)
+    table.hold("ann", case="c-1")
+    for slot in range(2, 20):
+        table.update(at=slot, yes=True)
+
+    done = table.release("c-2")
+
+    assert (done.records, done.expired, held_ids(table), scanned_ids(table)) == (1, 0, [1], [2])
+    status, removal = table.status(), table.table.snapshot().removals()[-1]
+    assert (removal.due_from, removal.exposed_since) == (60, None)
+    assert (status.deletion_bound_kept, status.findings) == (True, ())
 
 
 @pytest.mark.parametrize("arrivals", [True, False])
