@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ebb import HeldError, InputError, OpenTable, TooLateError
@@ -43,7 +44,9 @@ class History:
         self.told: Told = Counter()
         self.expected: Told = Counter()
         self.version = 0
+        self.arrived: list[Record] = []  # each with a canary of its own
         self.gone: dict[str, int] = {}  # canaries that must be gone, and from which slot on
+        self.looked_for: set[str] = set()  # of these, when their time was over
 
     @property
     def table(self) -> OpenTable:
@@ -53,10 +56,10 @@ class History:
     def key(self) -> str:
         return f"canary{self.dice.randrange(8)}"
 
-    def update(self) -> None:
+    def update(self, least: int = 0) -> None:
         self.clock += 1
-        batch = []
-        for _ in range(self.dice.randrange(9)):
+        batch: list[Record] = []
+        for _ in range(self.dice.randrange(least, 9)):
             self.number += 1
             inserted = self.clock - self.dice.randrange(2)
             expires = self.clock + 1 + self.dice.randrange(SPAN - 1)
@@ -67,7 +70,14 @@ class History:
         self.tell("admitted", outcome.admitted)
         self.tell("expired", [record for id, record in before.items() if id not in left])
         self.gone = {key: slot for key, slot in self.gone.items() if key not in {record.key for record in batch}}
-        self.done(lambda table: table.update(arrow_batch(batch), at=self.clock))
+        self.arrived += batch
+        pays = pa.array([self.canary(record) for record in batch], pa.string())
+        rows = arrow_batch(batch)
+        rows = rows.set_column(rows.column_names.index("pay"), "pay", pays)
+        self.done(lambda table: table.update(rows, at=self.clock))
+
+    def canary(self, record: Record) -> str:
+        return f"canary-{record.id}"
 
     def amend(self) -> None:
         """Let records of a key, or some others, expire at another time; if one would live too long, they must all stay."""
@@ -97,26 +107,37 @@ class History:
         self.done(work)
 
     def forget(self) -> None:
-        within = self.dice.choice([None, 0, 1, 2])
+        """Forget the records of a key, or those of a range of ids."""
         if self.dice.random() < 0.7:
             key = self.key()
-            chosen: Callable[[Record], bool] = lambda record: record.key == key  # noqa: E731 - a choice like the other
-            asked: tuple[tuple[Any, ...], dict[str, Any]] = ((key,), {})
-            self.gone[key] = self.clock + (2 if within is None else within)
+            self.forget_chosen(lambda record: record.key == key, key=key)
         else:
-            modulus = self.dice.randrange(2, 6)
             first = self.number // 2
-            chosen = lambda record: record.id < first and record.id > first - modulus  # noqa: E731
-            asked = ((), {"where": f"id < {first} and id > {first - modulus}", "yes": True})
+            self.forget_range(first - self.dice.randrange(2, 6), first)
+
+    def forget_range(self, low: int, high: int) -> None:
+        """Forget the records with an id between two."""
+        self.forget_chosen(lambda record: low < record.id < high, where=f"id > {low} and id < {high}")
+
+    def forget_chosen(self, chosen: Callable[[Record], bool], *, key: str | None = None, where: str = "") -> None:
+        within = self.dice.choice([None, 0, 1, 2])
+
+        def work(table: OpenTable) -> Any:
+            return (
+                table.forget(where=where, yes=True, within=within) if key is None else table.forget(key, within=within)
+            )
+
         held = self.model.held()
         if any(record.id in held and chosen(record) for record in self.model.kept):
-            self.gone.pop(asked[0][0] if asked[0] else "", None)
             with pytest.raises(HeldError):
-                self.table.forget(*asked[0], within=within, **asked[1])
+                work(self.table)
             return
+        words = [self.canary(record) for record in self.arrived if chosen(record)] + ([] if key is None else [key])
+        for word in words:
+            self.gone[word] = min(self.gone.get(word, self.clock + 2), self.clock + (2 if within is None else within))
         self.tell("forgotten", self.model.forget(chosen))
         self.edits += 1
-        self.done(lambda table: table.forget(*asked[0], within=within, **asked[1]))
+        self.done(work)
 
     def hold(self) -> None:
         """Hold records of a key or those of a range of ids, with or without what comes, or release a case."""
@@ -173,8 +194,9 @@ class History:
             assert sorted(i for batch in table.held(case) for i in batch["id"].to_pylist()) == sorted(ids)
         assert table.status().deletion_bound_kept
         assert table.check(deep=True).findings == ()
-        late = {key for key, slot in self.gone.items() if slot <= self.clock}
+        late = {word for word, slot in self.gone.items() if slot <= self.clock}
         assert not late & canaries_on_disk(self.root)
+        self.looked_for |= late
 
     def follow(self, table: OpenTable) -> None:
         """Take in what was committed since the last time; a follower that is late says so, and begins anew from there."""
@@ -198,7 +220,10 @@ def test_after_any_history_the_table_is_the_model_and_a_follower_knows_why(
     steps = edits = kills = canaries = 0
     for number in range(rounds(2)):
         history = History(tmp_path / str(number), WAYS[way], dice)
-        history.update()
+        history.update(least=6)
+        history.check()
+        history.forget_range(0, 6)
+        history.check()
         for _ in range(STEPS):
             dice.choice([history.update, history.update, history.forget, history.amend, history.hold, history.upkeep])()
             history.check()
@@ -208,7 +233,8 @@ def test_after_any_history_the_table_is_the_model_and_a_follower_knows_why(
             history.check()
         assert history.told == history.expected
         edits, kills = edits + history.edits, kills + history.kills
-        canaries += len(history.gone)
+        canaries += len(history.looked_for)
+    assert canaries >= 10
     record_property(
         "figures", f"amendments and holds: {steps} steps of {way}, {kills} kills, differences from the model 0"
     )
