@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ebb import OpenTable
+from ebb import OpenTable, Warehouse
 from ebb.index.errors import (
     CorruptionError,
     InputError,
@@ -24,6 +24,8 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.manifest import MANIFEST_FORMAT, Manifest, byte_hash
+from ebb.maintenance.landing.run import Outcome
+from ebb.warehouse.settings import Settings
 from tests.backups import LAZY, RETIRE, apply_batch, batch_of_slot, canaries_below, digest_of
 from tests.builders import (
     NOW,
@@ -33,6 +35,7 @@ from tests.builders import (
     refused_records,
     scanned_ids,
     timestamp_table,
+    write_batch,
 )
 from tests.faults import Interruption, armed, full_disk
 from tests.model import Record
@@ -78,6 +81,30 @@ def test_a_restored_table_refuses_to_go_on_until_it_is_adopted(table: OpenTable,
     table.update(at=4)
     copy.update(at=4)
     assert scanned_ids(copy) == scanned_ids(table)
+
+
+def test_a_run_leaves_the_landing_folder_of_the_original_alone(table: OpenTable, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    table.alter(landing=str(landing))
+    table.backup(tmp_path / "b")
+    good = write_batch(landing / "4-good.parquet", batch_of_slot(4))
+    bad = landing / "4-bad.parquet"
+    bad.write_bytes(b"not Parquet")
+    again = Warehouse(Settings(warehouse=tmp_path / "again", engine="direct"), now=lambda: NOW)
+    again.restore(tmp_path / "b", "t")
+    before = digest_of(landing)
+
+    for dry_run in (True, False):
+        (told,) = [event for event in again.run(dry_run=dry_run) if isinstance(event, Outcome)]
+
+        assert isinstance(told.cause, RestoredError)
+        assert told.is_stopped
+    assert {name: hash for name, hash in digest_of(landing).items() if not name.startswith(".")} == before
+    assert set(before) == {good.name, bad.name}
+
+    again.table("t").adopt()
+    outcomes = [event for event in again.run() if isinstance(event, Outcome)]
+    assert [(o.set_aside is not None, o.report is not None) for o in outcomes] == [(True, False), (False, True)]
 
 
 def test_a_batch_that_came_after_the_backup_counts_as_new_and_one_before_it_does_not(
