@@ -83,6 +83,25 @@ def test_a_restored_table_refuses_to_go_on_until_it_is_adopted(table: OpenTable,
     assert scanned_ids(copy) == scanned_ids(table)
 
 
+def test_a_copy_is_not_repaired_before_it_is_adopted(table: OpenTable, tmp_path: Path) -> None:
+    again = open_warehouse(tmp_path / "again")
+    again.restore(tmp_path / "b", "t")
+    copy = again.table("t")
+    stray = copy.table.folder / "u9-0123456789abcdef" / "0" / "left.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"left")
+    before = digest_of(copy.table.folder)
+
+    assert [found.code for found in copy.repair(dry_run=True).fixed] == ["stray-file"]
+    with pytest.raises(RestoredError):
+        copy.repair()
+
+    assert digest_of(copy.table.folder) == before
+    copy.adopt()
+    copy.repair()
+    assert not stray.exists()
+
+
 def test_a_run_leaves_the_landing_folder_of_the_original_alone(table: OpenTable, tmp_path: Path) -> None:
     landing = tmp_path / "landing"
     table.alter(landing=str(landing))
