@@ -129,7 +129,7 @@ def pace_of(snapshot: Snapshot, now: datetime) -> Pace | None:
         lag=spec.lag,
         clock=clock,
         moment=moment,
-        is_stopped=is_late or bool(snapshot.foreign) or spec.writer_refusal() is not None,
+        is_stopped=is_late or snapshot.write_refusal is not None,
     )
 
 

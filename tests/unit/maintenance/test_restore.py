@@ -30,6 +30,7 @@ from tests.backups import LAZY, RETIRE, apply_batch, batch_of_slot, canaries_bel
 from tests.builders import (
     NOW,
     arrow_batch,
+    gauge,
     integer_table,
     open_warehouse,
     refused_records,
@@ -69,6 +70,8 @@ def test_a_restored_table_refuses_to_go_on_until_it_is_adopted(table: OpenTable,
         with pytest.raises(RestoredError, match=r"table t was restored from a backup of version \d+, and nothing is"):
             work()
     assert [type(found) for found in copy.status().findings] == [RestoredError]
+    assert gauge(copy, "ebb_table_writable") == 0
+    assert copy.status().bound_missed_at is not None, "no update will remove what expires"
     assert copy.adopt(dry_run=True).restored_version == done.version
     with pytest.raises(RestoredError):
         copy.update(at=4)
@@ -77,6 +80,8 @@ def test_a_restored_table_refuses_to_go_on_until_it_is_adopted(table: OpenTable,
 
     assert copy.adopt().restored_version is None
     assert copy.status().findings == ()
+    assert gauge(copy, "ebb_table_writable") == 1
+    assert copy.status().bound_missed_at is None
     assert copy.update(arrow_batch(batch_of_slot(3))).already_applied
     table.update(at=4)
     copy.update(at=4)
