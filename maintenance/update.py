@@ -215,7 +215,7 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
     if context.dry_run:
         return Erasure(), []
     try:
-        done = erase(snapshot, now=context.now, lock=lock)
+        done = erase(snapshot, now=context.wall(), lock=lock)
         return replace(done, erased_ms=context.now_ms()), list(done.warnings)
     except EngineError as error:
         return Erasure(), [str(error)]
