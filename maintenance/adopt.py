@@ -96,6 +96,7 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
         context.progress("looking into the files")
         with phases.timed("examine"):
             plan, counted = _planned(snapshot, clock or 0)
+        due = [file for file in plan.removes if not file.cell.is_held]
         planned = replace(
             nothing,
             commits=snapshot.foreign,
@@ -103,7 +104,7 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
             cells_touched=len(plan.cells_touched),
             files_removed=len(plan.removes),
             files_added=len(plan.rewrites),
-            exposed_since=exposed_since(plan.removes, snapshot.spec.timeline, clock=clock or 0),
+            exposed_since=exposed_since(due, snapshot.spec.timeline, clock=clock or 0),
             confirmed=None if unsettled is None else unsettled.facts,
             lost_versions=max(0, snapshot.head.version - snapshot.version) if snapshot.head else 0,
         )

@@ -79,7 +79,7 @@ def carry_out(
             adds=adds,
             removes=plan.removes,
             change=replace(change, ranges_added=ranges.added, ranges_dropped=ranges.dropped),
-            report={**_slots_of(plan.removes, snapshot.spec.timeline), **report(adds)},
+            report={**_slots_of(plan.removes, snapshot.spec.timeline, clock), **report(adds)},
             data_change=data_change,
             now_ms=context.now_ms(),
             metadata=metadata,
@@ -90,16 +90,17 @@ def carry_out(
     return Done(after, adds, tuple(follow_up(after, context.wall())))
 
 
-def _slots_of(removes: Sequence[CellFile], timeline: Timeline) -> Mapping[str, Any]:
+def _slots_of(removes: Sequence[CellFile], timeline: Timeline, clock: int) -> Mapping[str, Any]:
     """Return which expiration slots the records in removed files have, and from when on the first of them is due to go.
 
-    That is what the log knows no more once they are removed.
+    That is what the log knows no more once they are removed. What has expired in held files had to be there.
     """
     if not removes:
         return {}
     slots = {"removed_slots": [min(file.min_exp for file in removes), max(file.max_exp for file in removes)]}
-    is_known = all(file.has_slots for file in removes)
-    return {**slots, **({"due_from": min(file.due_from(timeline) for file in removes)} if is_known else {})}
+    due = [file for file in removes if not (file.cell.is_held and file.has_expired(clock))]
+    is_known = bool(due) and all(file.has_slots for file in due)
+    return {**slots, **({"due_from": min(file.due_from(timeline) for file in due)} if is_known else {})}
 
 
 def _check_cells(plan: Plan) -> None:

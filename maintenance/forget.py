@@ -90,7 +90,7 @@ def forget(table: Table, ask: Ask, context: Context, *, within: int | None = Non
         lock = held.enter_context(table.lock(wait=context.wait))
         work = _Forgetting(table.snapshot(), ask, context, within, time.monotonic())
         # What killed processes left may hold the records, and what is due to go may wait for a request that was killed.
-        erased = Erasure() if context.dry_run else erase(work.snapshot, now=context.now, lock=lock)
+        erased = Erasure() if context.dry_run else erase(work.snapshot, now=context.wall(), lock=lock)
         erased = erased if context.dry_run else replace(erased, erased_ms=context.now_ms())
         context.progress("looking for the records")
         chosen, found = work.chosen(), copies.holding(work.snapshot, ask.choice(opened_window(work.snapshot)))

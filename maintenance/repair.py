@@ -58,6 +58,8 @@ def repair(table: Table, context: Context, *, confirm_restore: bool = False) -> 
         snapshot, found = look(table, context.now, is_writer=True, progress=context.progress)
         if snapshot is not None:
             snapshot.check_features()
+            if not context.dry_run and (refused := snapshot.spec.unconfirmed):
+                raise refused
         for _ in range(_ROUNDS):
             todo = [one for one in found if one.code in can_be_fixed and one not in fixed]
             if not todo:

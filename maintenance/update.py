@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
+from ebb.index.errors import EngineError, ExpiredBatchError, InputError, NotDueError, UsageError
 from ebb.index.ledger import Change, next_slot
 from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
@@ -88,12 +88,14 @@ def update(
     yes: bool = False,
     allow_repeats: bool = False,
     inputs: Mapping[str, Any] | None = None,
+    is_sent_again: bool = False,
 ) -> Report:
     """Advance the clock: admit a batch, expire what is over, in one moment; then remove the files that are dead.
 
     A batch that was applied before is left out, and so are files of it. With an explicit time its tick is applied all
     the same; without one nothing changes. ``yes``: also if no record is left, or none of the batch is kept. ``allow_repeats``: admit them again. ``inputs``: what is otherwise in this
-    batch than in the table's rules.
+    batch than in the table's rules. ``is_sent_again``: whoever sends the batch would send it for ever if it was refused as a
+    whole, so that none of it is kept with a warning.
     """
     with memory_errors("the update failed"), table.lock(wait=context.wait) as lock:
         started, phases = time.monotonic(), Phases(table.disk)
@@ -129,7 +131,7 @@ def update(
             if not_due is not None:
                 raise not_due
             if not yes:
-                check_arrival(staged.admitted, staged.expired_on_arrival, staged.quarantined, slot, spec.timeline)
+                warnings += _arrival_warnings(staged, slot, spec.timeline, is_sent_again=is_sent_again)
             after, report, plan = _apply(work, staged, repeats, started=started, op="update", erased=erased)
         finally:
             is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
@@ -202,6 +204,17 @@ def _since(started: float) -> float:
     return round(time.monotonic() - started, 3)
 
 
+def _arrival_warnings(staged: Staged, slot: int, line: Timeline, *, is_sent_again: bool) -> list[str]:
+    """Refuse a batch of which none is kept, or only say so if it would be sent again and again."""
+    try:
+        check_arrival(staged.admitted, staged.expired_on_arrival, staged.quarantined, slot, line)
+    except ExpiredBatchError as error:
+        if not is_sent_again:
+            raise
+        return [f"{error.facts}; none was kept, and most probably their times are wrong"]
+    return []
+
+
 def _rounded(line: Timeline, at: int | None, slot: int) -> list[str]:
     """Say that a time was not the end of a tick: records after that end are not due yet."""
     if at is None or at == line.end_of(slot):
@@ -215,7 +228,7 @@ def _erased(snapshot: Snapshot, context: Context, lock: Lock) -> tuple[Erasure, 
     if context.dry_run:
         return Erasure(), []
     try:
-        done = erase(snapshot, now=context.now, lock=lock)
+        done = erase(snapshot, now=context.wall(), lock=lock)
         return replace(done, erased_ms=context.now_ms()), list(done.warnings)
     except EngineError as error:
         return Erasure(), [str(error)]

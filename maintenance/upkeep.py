@@ -267,7 +267,7 @@ def _sweep(snapshot: Snapshot, strays: Sequence[str]) -> None:
 def erase_and_record(snapshot: Snapshot, context: Context) -> Erasure:
     """Erase what may go and what was left behind, and record it in a commit of its own."""
     started = time.monotonic()
-    done = erase(snapshot, now=context.now, dry_run=context.dry_run)
+    done = erase(snapshot, now=context.wall(), dry_run=context.dry_run)
     done = done if context.dry_run else replace(done, erased_ms=context.now_ms())
     if done.erased_version is not None and not context.dry_run:
         change = Change(clock=snapshot.ledger.clock, erased_version=done.erased_version)

@@ -19,7 +19,7 @@ from ebb.warehouse.table.snapshot import Table
 from tests.model import Record
 
 __all__ = [
-    "ARROW", "NOW", "SCHEMA", "TIMES", "arrow_batch", "data_files", "integer_table", "open_warehouse", "records", "refused_records", "scanned", "scanned_ids",
+    "ARROW", "NOW", "SCHEMA", "TIMES", "arrow_batch", "data_files", "gauge", "integer_table", "open_warehouse", "records", "refused_records", "scanned", "scanned_ids",
     "timestamp_table", "version_of", "write_batch",
 ]  # fmt: skip
 
@@ -112,6 +112,13 @@ def refused_records(table: Table) -> list[Refused]:
 def version_of(table: OpenTable) -> int:
     """Return the newest version of a table."""
     return table.table.snapshot().version
+
+
+def gauge(table: OpenTable, name: str) -> float:
+    """Return a number for monitoring."""
+    (metric,) = [metric for metric in table.warehouse.metrics(table.name) if metric.name == name]
+    ((_, value),) = metric.samples
+    return value
 
 
 def data_files(table: OpenTable) -> list[str]:

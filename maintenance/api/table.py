@@ -97,7 +97,7 @@ class OpenTable(BackedUp, RecordChanges, Soundness):
     def update(
         self,
         batch: BatchLike | None = None,
-        batch_id: int | None = None,  # noqa: ARG002 - what foreachBatch passes; batches are known by their content
+        batch_id: int | None = None,
         *,
         at: Time | None = None,
         catch_up: bool = False,
@@ -114,7 +114,8 @@ class OpenTable(BackedUp, RecordChanges, Soundness):
         A batch is paths of files, a Spark DataFrame, or Arrow data: an Arrow table or reader, a frame of pandas or
         polars, a DuckDB relation. Arrow data needs no JVM. ``engine`` says who reads files: ``spark``, ``direct`` (no
         JVM) or ``auto`` (direct up to 64 MB); by default what the settings say. Fits ``foreachBatch`` as it is: each
-        micro-batch is then the next tick.
+        micro-batch is then the next tick. Batches are known by their content; with a ``batch_id`` one that has expired as a
+        whole is a warning in the report and no error, because Spark would send it again for ever.
 
         A batch that was applied before, and files of it that were, are left out and reported as repeats, unless
         ``allow_repeats``. ``inputs``: what is otherwise in this batch than in the table's rules for batches, for example
@@ -131,6 +132,7 @@ class OpenTable(BackedUp, RecordChanges, Soundness):
             yes=yes,
             allow_repeats=allow_repeats,
             inputs=inputs,
+            is_sent_again=batch_id is not None,
         )
 
     def load(

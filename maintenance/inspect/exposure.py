@@ -129,7 +129,7 @@ def pace_of(snapshot: Snapshot, now: datetime) -> Pace | None:
         lag=spec.lag,
         clock=clock,
         moment=moment,
-        is_stopped=is_late or bool(snapshot.foreign) or spec.writer_refusal() is not None,
+        is_stopped=is_late or snapshot.write_refusal is not None,
     )
 
 
@@ -163,7 +163,7 @@ def _due(file: CellFile, line: Timeline) -> int | None:
 def exposed_by_others(snapshot: Snapshot) -> dict[int, int]:
     """Return since when expired records in the files that other tools removed have been due to go, by version.
 
-    What was in those files, the commits tell that added them, as far back as the log goes.
+    What was in those files, the commits tell that added them, as far back as the log goes. Held files had to be there.
     """
     if not snapshot.foreign:
         return {}
@@ -174,7 +174,8 @@ def exposed_by_others(snapshot: Snapshot) -> dict[int, int]:
         for add in entry.adds:
             file = file_of_add(add)
             if file.path in removed and file.has_slots:
-                files[removed.pop(file.path)].append(file)
+                version = removed.pop(file.path)
+                files[version] += [] if file.cell.is_held else [file]
         if entry.version in versions:
             removed.update(dict.fromkeys(entry.removed, entry.version))
         elif not removed and entry.version < min(versions):

@@ -48,7 +48,7 @@ def _missed_at(table: Status) -> float | None:
 
 # Name, what it tells, and how it is taken from a status: None leaves it out for that table.
 _GAUGES: tuple[tuple[str, str, Callable[[Status], float | None]], ...] = (
-    ("ebb_table_writable", "Whether Ebb may write to the table: 0 after a commit of another tool, or with features of a newer Ebb.", lambda t: not t.foreign_commits and t.not_writable is None),
+    ("ebb_table_writable", "Whether Ebb may write to the table: 0 after a commit of another tool, with features of a newer Ebb, without its head record, or for a copy that was not adopted.", lambda t: t.is_writable),
     ("ebb_findings", "How many findings somebody has to look after, with the usual limits.", lambda t: len(watch(t, Limits()))),
     ("ebb_version", "The newest version of the table.", lambda t: t.version),
     ("ebb_clock_slot", "The slot that the table was updated to.", lambda t: t.clock),

@@ -117,6 +117,12 @@ class Status(Description):
         return None if self.restored_version is None else RestoredError(self.name, self.restored_version)
 
     @property
+    def is_writable(self) -> bool:
+        """Whether Ebb may write to the table as it is."""
+        is_whole = self.head_problem is None and not self.foreign_commits
+        return is_whole and self.not_writable is None and self.unconfirmed is None
+
+    @property
     def findings(self) -> tuple[WarehouseError, ...]:
         """Return what somebody has to look after: a broken bound, a commit of another tool, features of a newer Ebb."""
         found: list[WarehouseError] = []

@@ -68,11 +68,13 @@ def run_table(
     """Apply what has arrived for a table, if it has a landing folder; yields an outcome per update and per refusal.
 
     Ticks that are over at ``until`` are due: now, or an earlier moment to replay the past. One run at a time works on a
-    landing folder: another waits for it as long as the context says, and raises LockedError.
+    landing folder: another waits for it as long as the context says, and raises LockedError. If nobody may write to the
+    table, no file of the folder is touched, which may be that of the table's original, and the reason is raised.
     """
     folder = _folder(snapshot)
     if folder is None:
         return
+    snapshot.check_own()
     if context.dry_run:
         yield from _planned(snapshot, folder, until)
         return
@@ -80,6 +82,7 @@ def run_table(
         snapshot = snapshot.table.snapshot()
         if _folder(snapshot) != folder:  # altered meanwhile: another lock counts now
             return
+        snapshot.check_own()
         for outcome in _applied(snapshot, folder, context, until=until, yes=yes, allow_repeats=allow_repeats):
             yield outcome
             if outcome.is_stopped:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ebb.index.cellfile import CellFile
 from ebb.index.grid import Grid
 from ebb.maintenance.plan.change import Plan, rewrites_of
+from ebb.maintenance.plan.records import NEVER
 
 __all__ = ["correction", "plan_adoption"]
 
@@ -17,12 +18,14 @@ def plan_adoption(
     """Write files that Ebb did not write (``strange``) as sorted runs of their cells, without what has expired.
 
     Files of Ebb that another tool brought back (``returned``) stay as they are, unless records in them have expired
-    meanwhile.
+    meanwhile. Of held files every record is kept.
     """
     returned = {f.path for f in live if f.path in returned and f.has_expired(clock) and not f.cell.is_held}
     stale = [f for f in live if f.path in strange or f.path in returned]
-    rewrites = rewrites_of([f for f in stale if not f.is_dead(clock)], clock)
-    return Plan(removes=tuple(stale), rewrites=rewrites, within=grid.cells)
+    held = [f for f in stale if f.cell.is_held]
+    rewrites = rewrites_of([f for f in stale if not f.cell.is_held and not f.is_dead(clock)], clock)
+    rewrites += rewrites_of(held, NEVER)
+    return Plan(removes=tuple(stale), rewrites=rewrites, within=grid.cells | {f.cell for f in held})
 
 
 def correction(counted: Mapping[int, int], known: Mapping[int, int]) -> dict[int, int]:

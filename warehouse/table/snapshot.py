@@ -15,7 +15,14 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import CorruptionError, EngineError, LostHeadError, RolledBackError, UnknownTableError
+from ebb.index.errors import (
+    CorruptionError,
+    EngineError,
+    LostHeadError,
+    RolledBackError,
+    UnknownTableError,
+    WarehouseError,
+)
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
@@ -275,14 +282,19 @@ class Snapshot:
         if refused := self.spec.writer_refusal():
             raise refused
 
+    @property
+    def write_refusal(self) -> WarehouseError | None:
+        """Return why Ebb may not write to the table as it is; None if it may."""
+        if refused := self.spec.writer_refusal() or self.unsettled:
+            return refused
+        if self.foreign:  # the ledger no longer counts what is there
+            return refusal(self.table.name, self.foreign)
+        return self.spec.unconfirmed
+
     def check_own(self) -> None:
-        """Refuse to write to a table that another tool has written to, too: the ledger no longer counts what is there."""
-        self.check_features()
-        if self.unsettled is not None:
-            raise self.unsettled
-        if self.foreign:
-            raise refusal(self.table.name, self.foreign)
-        self.spec.check_confirmed()
+        """Refuse to write to a table with features that this Ebb does not know, or whose state somebody has to settle."""
+        if refused := self.write_refusal:
+            raise refused
 
     def warn_reader(self) -> None:
         """Warn a reader of a table that another tool has written to, or whose head record is lost."""

@@ -154,10 +154,12 @@ class TableSpec:
         unknown = self.features.new_to_writer(KNOWN)
         return FeatureError(self.name, "writer", unknown, _ebb_version()) if unknown else None
 
-    def check_confirmed(self) -> None:
-        """Refuse to write to a copy before somebody says that it goes on in place of the original: that may be alive."""
-        if self.copied is not None and not self.copied.is_confirmed:
-            raise RestoredError(self.name, self.copied.version)
+    @property
+    def unconfirmed(self) -> RestoredError | None:
+        """Return why nobody writes to a copy before somebody says that it goes on: the original may be alive."""
+        if self.copied is None or self.copied.is_confirmed:
+            return None
+        return RestoredError(self.name, self.copied.version)
 
     def properties(self) -> dict[str, str]:
         """Return the table properties that describe all but the columns."""

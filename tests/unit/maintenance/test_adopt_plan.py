@@ -7,10 +7,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ebb.index.grid import Cell, Grid, Ring
+from ebb.index.grid import HELD, Cell, Grid, Ring
 from ebb.index.histogram import Histogram
 from ebb.index.ledger import Change, Ledger
 from ebb.maintenance.plan.adopt import correction, plan_adoption
+from ebb.maintenance.plan.records import NEVER
 from tests.filestore import cell_file
 
 GRID = Grid(Ring(3), Ring(4))
@@ -44,6 +45,16 @@ def test_a_file_that_was_brought_back_goes_if_it_is_dead_and_is_purged_if_record
 
     assert plan.removes == (dead, stale)
     assert [r.inputs for r in plan.rewrites] == [(stale,)]
+
+
+def test_no_record_of_a_held_file_is_left_out() -> None:
+    held = [cell_file(name, (1, HELD), exp=exp) for name, exp in (("x", (3, 5)), ("y", (5, 9)), ("a/1", (3, 5)))]
+
+    plan = plan_adoption(GRID, clock=7, live=held, strange={"x", "y"}, returned={"a/1"})
+
+    assert plan.removes == (held[0], held[1])
+    assert [(r.cell, r.inputs, r.clock) for r in plan.rewrites] == [(Cell(1, HELD), (held[0], held[1]), NEVER)]
+    assert plan.cells_touched <= plan.within
 
 
 @given(COUNTS, st.lists(COUNTS, max_size=3), COUNTS, st.integers(0, 20))

@@ -60,6 +60,17 @@ def test_a_batch_that_has_expired_as_a_whole_is_refused(table: OpenTable) -> Non
     assert (report.expired_on_arrival, report.admitted) == (20, 0)
 
 
+def test_a_stream_that_would_send_it_again_for_ever_goes_on(table: OpenTable) -> None:
+    report = table.update(arrow_batch(late(20)), 7, at=3, catch_up=True)
+
+    assert (report.expired_on_arrival, report.admitted, table.status().clock) == (20, 0, 3)
+    (warning,) = report.warnings
+    assert warning.startswith(
+        "all 20 records of the batch had expired by the end of its tick, 3 (slot 3); none was kept"
+    )
+    assert table.update(arrow_batch(late(20)), 7, at=3).already_applied
+
+
 def test_a_few_late_records_are_no_reason_to_stop(table: OpenTable) -> None:
     assert table.update(arrow_batch(late(19)), at=3, catch_up=True).expired_on_arrival == 19
 

@@ -12,6 +12,7 @@ from ebb import CorruptionError, HeldError, InputError, OpenTable, UsageError, W
 from ebb.index.grid import HELD
 from tests.builders import arrow_batch, integer_table, open_warehouse, records, scanned_ids, version_of
 from tests.faults import Interruption, armed
+from tests.foreign import delta
 from tests.model import Record
 
 WAYS = {
@@ -75,6 +76,32 @@ def test_no_upkeep_touches_them(table: OpenTable) -> None:
 
     assert held_ids(table) == [11, 20, 21, 30, 31]
     assert table.check(deep=True).findings == ()
+
+
+@pytest.mark.parametrize("last", [4, 12], ids=["while some live", "when all have expired"])
+def test_what_another_tool_compacts_stays_held(last: int, table: OpenTable) -> None:
+    table.hold("bob", case="c-1")
+    table.hold("ann", case="c-2")
+    pass_time(table, last)
+    live, held = scanned_ids(table), held_ids(table)
+    delta(table).optimize.compact(partition_filters=[("_e", "=", str(HELD))])
+    assert table.status().foreign_commits
+
+    done = table.adopt()
+
+    assert done.files_removed
+    assert (scanned_ids(table), held_ids(table), held_ids(table, "c-1")) == (live, held, [11, 21, 31])
+    status = table.status()
+    assert (status.held_records, status.deletion_bound_kept, status.bound_missed_at) == (5, True, None)
+    for slot in range(last, last + 8):
+        table.update(at=slot, yes=True)
+        table.purge()
+        table.erase()
+        assert table.status().deletion_bound_kept
+    assert held_ids(table) == held
+    assert table.check(deep=True).findings == ()
+    table.release("c-1")
+    assert held_ids(table) == [20, 30]
 
 
 def test_what_is_released_leaves_the_table_and_the_disk_within_the_bound(table: OpenTable) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ebb import OpenTable
+from ebb import OpenTable, Warehouse
 from ebb.index.errors import (
     CorruptionError,
     InputError,
@@ -24,15 +24,19 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.manifest import MANIFEST_FORMAT, Manifest, byte_hash
+from ebb.maintenance.landing.run import Outcome
+from ebb.warehouse.settings import Settings
 from tests.backups import LAZY, RETIRE, apply_batch, batch_of_slot, canaries_below, digest_of
 from tests.builders import (
     NOW,
     arrow_batch,
+    gauge,
     integer_table,
     open_warehouse,
     refused_records,
     scanned_ids,
     timestamp_table,
+    write_batch,
 )
 from tests.faults import Interruption, armed, full_disk
 from tests.model import Record
@@ -66,6 +70,8 @@ def test_a_restored_table_refuses_to_go_on_until_it_is_adopted(table: OpenTable,
         with pytest.raises(RestoredError, match=r"table t was restored from a backup of version \d+, and nothing is"):
             work()
     assert [type(found) for found in copy.status().findings] == [RestoredError]
+    assert gauge(copy, "ebb_table_writable") == 0
+    assert copy.status().bound_missed_at is not None, "no update will remove what expires"
     assert copy.adopt(dry_run=True).restored_version == done.version
     with pytest.raises(RestoredError):
         copy.update(at=4)
@@ -74,10 +80,55 @@ def test_a_restored_table_refuses_to_go_on_until_it_is_adopted(table: OpenTable,
 
     assert copy.adopt().restored_version is None
     assert copy.status().findings == ()
+    assert gauge(copy, "ebb_table_writable") == 1
+    assert copy.status().bound_missed_at is None
     assert copy.update(arrow_batch(batch_of_slot(3))).already_applied
     table.update(at=4)
     copy.update(at=4)
     assert scanned_ids(copy) == scanned_ids(table)
+
+
+def test_a_copy_is_not_repaired_before_it_is_adopted(table: OpenTable, tmp_path: Path) -> None:
+    again = open_warehouse(tmp_path / "again")
+    again.restore(tmp_path / "b", "t")
+    copy = again.table("t")
+    stray = copy.table.folder / "u9-0123456789abcdef" / "0" / "left.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"left")
+    before = digest_of(copy.table.folder)
+
+    assert [found.code for found in copy.repair(dry_run=True).fixed] == ["stray-file"]
+    with pytest.raises(RestoredError):
+        copy.repair()
+
+    assert digest_of(copy.table.folder) == before
+    copy.adopt()
+    copy.repair()
+    assert not stray.exists()
+
+
+def test_a_run_leaves_the_landing_folder_of_the_original_alone(table: OpenTable, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    table.alter(landing=str(landing))
+    table.backup(tmp_path / "b")
+    good = write_batch(landing / "4-good.parquet", batch_of_slot(4))
+    bad = landing / "4-bad.parquet"
+    bad.write_bytes(b"not Parquet")
+    again = Warehouse(Settings(warehouse=tmp_path / "again", engine="direct"), now=lambda: NOW)
+    again.restore(tmp_path / "b", "t")
+    before = digest_of(landing)
+
+    for dry_run in (True, False):
+        (told,) = [event for event in again.run(dry_run=dry_run) if isinstance(event, Outcome)]
+
+        assert isinstance(told.cause, RestoredError)
+        assert told.is_stopped
+    assert {name: hash for name, hash in digest_of(landing).items() if not name.startswith(".")} == before
+    assert set(before) == {good.name, bad.name}
+
+    again.table("t").adopt()
+    outcomes = [event for event in again.run() if isinstance(event, Outcome)]
+    assert [(o.set_aside is not None, o.report is not None) for o in outcomes] == [(True, False), (False, True)]
 
 
 def test_a_batch_that_came_after_the_backup_counts_as_new_and_one_before_it_does_not(

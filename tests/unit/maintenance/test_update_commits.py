@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ebb import OpenTable, Warehouse
 from ebb.index.grid import Cell
+from ebb.maintenance.update import update
+from ebb.warehouse.intake.batch import Files
 from ebb.warehouse.table.log import LogEntry
-from tests.builders import arrow_batch, integer_table, open_warehouse, scanned_ids
+from tests.builders import NOW, arrow_batch, integer_table, open_warehouse, scanned_ids, timestamp_table
 from tests.faults import Interruption, armed
 from tests.model import Record
 
@@ -170,3 +175,22 @@ def test_what_fails_after_the_first_commit_is_a_warning_and_is_done_next_time(
     assert (again.warnings, len(again.versions) > 1) == ((), True)
     assert not [file for file in table.table.snapshot().files if file.is_dead(10)]
     assert scanned_ids(table) == window(10, 10)
+
+
+def test_what_may_be_erased_is_judged_when_the_lock_is_there(tmp_path: Path) -> None:
+    hour = timedelta(hours=1)
+    early = timestamp_table(open_warehouse(tmp_path / "w", NOW), strategy="rebuild", grid="1x1", deletion_bound="4h")
+    moment = pa.timestamp("us", "UTC")
+    schema = pa.schema([("id", pa.int64()), ("key", pa.string()), ("inserted", moment), ("expires", moment)])
+    for back in (3, 2):
+        now = NOW - back * hour
+        row = {"id": back, "key": "k", "inserted": now, "expires": now + 4 * hour}
+        early.update(pa.Table.from_pylist([row], schema), at=now)
+    assert early.status().files_waiting_for_erase == 1
+    later = open_warehouse(tmp_path / "w", NOW + 3 * hour)
+    has_waited = replace(later.context(), now=NOW)
+    time = later.table("t").table.snapshot().spec.timeline.kind.from_datetime(NOW - hour)
+
+    report = update(later.table("t").table, Files(), has_waited, at=time)
+
+    assert report.erased_files == 1

@@ -15,7 +15,7 @@ import ebb
 from ebb import OpenTable
 from ebb.index.head import Head, places
 from ebb.warehouse.store.paths import entry_name
-from tests.builders import arrow_batch, integer_table, open_warehouse, scanned_ids
+from tests.builders import arrow_batch, gauge, integer_table, open_warehouse, scanned_ids
 from tests.faults import Interruption, armed, full_disk
 from tests.foreign import READS, WAYS, WRITES, append, delta, filled, fresh, ids
 from tests.model import Model, Record
@@ -251,6 +251,8 @@ def test_without_a_head_record_readers_warn_and_writers_refuse(
     table: OpenTable, model: Model, capsys: pytest.CaptureFixture[str], how: str
 ) -> None:
     path = table.table.hidden / "head"
+    assert gauge(table, "ebb_table_writable") == 1
+    assert fresh(table).status().bound_missed_at is None
     path.unlink() if how == "missing" else path.write_bytes(path.read_bytes().replace(b"EBB", b"EBC"))
 
     for work in WRITES.values():
@@ -261,6 +263,8 @@ def test_without_a_head_record_readers_warn_and_writers_refuse(
     assert [found.facts for found in fresh(table).status().findings] == [
         f"the head record of table t is {how}, so nothing tells whether its log is whole"
     ]
+    assert gauge(table, "ebb_table_writable") == 0
+    assert fresh(table).status().bound_missed_at is not None, "no update will remove what expires"
     command = Command(table.table.root, capsys)
     assert command("scan", "t", "--limit", 1).err.startswith("ebb: warning: the head record of table t is")
     assert "run ebb repair t --confirm-restore" in command("status", "--check").err
