@@ -40,7 +40,7 @@ from ebb.warehouse.table.checkpoint import log_until
 from ebb.warehouse.table.leases import HeldLease, own_leases
 from ebb.warehouse.table.snapshot import Snapshot, Table
 
-__all__ = ["Backup", "backup", "renew", "stop_managing"]
+__all__ = ["Backup", "backup", "is_own", "renew", "stop_managing"]
 
 _SOON_SECONDS = 10.0  # by then an update has taken out what is due
 _TRIES = 8  # to copy a version before files of it are erased
@@ -271,11 +271,15 @@ def stop_managing(table: Table, folder: str | Path, *, wait: float = 0.0) -> boo
         return give_up(table, place_in(folder, table.name))
 
 
+def is_own(manifest: Manifest, snapshot: Snapshot) -> bool:
+    """Whether a backup is one of this table, or of one that it was restored from."""
+    copied = snapshot.spec.copied
+    return manifest.table_id in {snapshot.table_id, *(copied.ancestors if copied else ())}
+
+
 def _check_same(place: Place, known: Manifest | None, snapshot: Snapshot) -> None:
     """Refuse a place with the backup of another table, unless this one was restored from it."""
-    copied = snapshot.spec.copied
-    own = {snapshot.table_id, *(copied.ancestors if copied else ())}
-    if known is not None and known.table_id not in own:
+    if known is not None and not is_own(known, snapshot):
         what = f"{place.folder} holds the backup of another table {known.name}"
         raise InputError(what, "choose another folder, or remove that one")
 

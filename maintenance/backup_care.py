@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ebb.index.errors import EngineError, InputError, LockedError, WarehouseError
 from ebb.index.manifest import Kept
-from ebb.maintenance.backup import renew
+from ebb.maintenance.backup import is_own, renew
 from ebb.maintenance.backup_place import Place, keep, remember, remembered, trim
 from ebb.maintenance.carry_out import warned
 from ebb.maintenance.context import Context
@@ -74,7 +74,7 @@ def _tend_one(snapshot: Snapshot, kept: Kept, now: datetime) -> int:
         return renew(place, snapshot.table, wall=lambda: now).files_dropped
     with place.lock() as lock:
         manifest = place.manifest()
-        if manifest is not None and manifest.table_id != snapshot.table_id:
+        if manifest is not None and not is_own(manifest, snapshot):
             step = "let this table look after it no more"
             raise InputError(f"{place} holds another table of this name now", step)
         before = set() if manifest is None else set(manifest.expiring)

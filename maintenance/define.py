@@ -83,12 +83,14 @@ def _content(table: Table) -> Dropped:
         if isinstance(error, UpgradeError) and not error.is_older:
             raise
         return Dropped(name=table.name, live_records=None, files=None)
+    copied = snapshot.spec.copied
+    is_managing = copied is None or copied.is_confirmed
     return Dropped(
         name=table.name,
         live_records=snapshot.ledger.live_records,
         files=len(snapshot.files),
         left_behind=_left_behind(snapshot.spec),
-        backups=tuple(kept.place for kept in remembered(table)),
+        backups=tuple(kept.place for kept in remembered(table)) if is_managing else (),
     )
 
 

@@ -13,16 +13,26 @@ says that it goes on in place of that one.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import CorruptionError, InputError, TableExistsError, UsageError
+from ebb.index.errors import CorruptionError, InputError, TableExistsError, UsageError, WarehouseError
 from ebb.index.ledger import Change
 from ebb.index.manifest import Copied, Manifest, byte_hash
 from ebb.index.timeline import Timeline
-from ebb.maintenance.backup_place import OTHER_BACKUP, Place, check_file, merged, place_in, remembered, spec_of
+from ebb.maintenance.backup_place import (
+    OTHER_BACKUP,
+    Place,
+    check_file,
+    merged,
+    place_in,
+    remember,
+    remembered,
+    spec_of,
+)
 from ebb.maintenance.carry_out import follow_up, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.backup import RestorePlan, plan_restore
@@ -354,6 +364,8 @@ class _Work:
         folder = str(self.made.folder)
         for file in after.files:
             DataFile.look_up(folder, file)  # writes its side file
+        if self.made.name == self.manifest.name:
+            remember(self.made, self.place, self.manifest)  # it looks after it once it goes on in place of the original
         if self.plan.refused:
             files = [(file.path, file.slot, file.size_bytes) for file in self.plan.refused]
             restore_refused(self.made, files, self.context.now_ms())
@@ -368,5 +380,14 @@ def confirm_restored(snapshot: Snapshot, now_ms: int) -> Snapshot:
     spec = replace(snapshot.spec, copied=replace(copied, is_confirmed=True))
     configuration = {**snapshot.metadata["configuration"], **spec.properties()}
     report = {"op": "adopt", "slot": snapshot.ledger.clock, "restored_version": copied.version}
+    for kept in remembered(snapshot.table):
+        _look_again(snapshot.table, Place(Path(kept.place), snapshot.table.name))
     snapshot.commit_metadata({**snapshot.metadata, "configuration": configuration}, report, now_ms)
     return snapshot.table.snapshot()
+
+
+def _look_again(table: Table, place: Place) -> None:
+    """Remember what a backup holds by now: the original may have made it anew.  What cannot be read stays as it was."""
+    with suppress(WarehouseError):
+        if place.is_reachable and (manifest := place.manifest()) is not None:
+            remember(table, place, manifest)

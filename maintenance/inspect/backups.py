@@ -46,7 +46,13 @@ class BackupStatus:
 
 
 def backups(snapshot: Snapshot, now: datetime) -> tuple[BackupStatus, ...]:
-    """Return the backups of a table; none if what it remembers of them cannot be read."""
+    """Return the backups of a table; none if what it remembers of them cannot be read.
+
+    One that nobody has confirmed after it was restored looks after none.
+    """
+    copied = snapshot.spec.copied
+    if copied is not None and not copied.is_confirmed:
+        return ()
     try:
         return tuple(_status(snapshot, kept, now) for kept in remembered(snapshot.table))
     except WarehouseError:  # the next update says so

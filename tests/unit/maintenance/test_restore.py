@@ -202,6 +202,47 @@ def test_the_backup_of_a_copy_goes_on_where_that_of_the_original_ended(table: Op
     assert open_warehouse(tmp_path / "third").restore(tmp_path / "b", "t", dry_run=True).slot == 4
 
 
+def test_an_adopted_copy_looks_after_the_backup_that_it_came_from(table: OpenTable, tmp_path: Path) -> None:
+    again = open_warehouse(tmp_path / "again")
+    again.restore(tmp_path / "b", "t")
+    copy = again.table("t")
+    assert copy.status().backups == ()
+    assert again.drop("t", dry_run=True).backups == (), "nobody says that it goes on in place of the original"
+    before = canaries_below(tmp_path / "b")
+
+    copy.adopt()
+
+    assert [(one.place, one.version) for one in copy.status().backups] == [(f"{tmp_path}/b/t", 3)]
+    assert copy.status().findings == ()
+    assert canaries_below(tmp_path / "b") == before != set()
+    for slot in range(4, 15):
+        assert copy.update(at=slot).warnings == ()
+    assert canaries_below(tmp_path / "b") == set()
+    assert again.drop("t", dry_run=True).backups == (f"{tmp_path}/b/t",)
+
+
+def test_what_an_adopted_copy_forgets_leaves_the_backup_that_it_came_from(table: OpenTable, tmp_path: Path) -> None:
+    again = open_warehouse(tmp_path / "again")
+    again.restore(tmp_path / "b", "t")
+    apply_batch(table, 4)
+    table.backup(tmp_path / "b")  # the original goes on until the copy is adopted
+    copy = again.table("t")
+    copy.adopt()
+    assert copy.status().backups[0].slot == 4
+
+    assert copy.forget("canary-3-5-x").warnings == ()
+
+    assert "canary-3-5-x" not in canaries_below(tmp_path / "b")
+    again.restore(tmp_path / "b", "t", new_name="u")
+    assert scanned_ids(again.table("u")) == scanned_ids(copy)
+
+
+def test_a_table_of_another_name_leaves_the_backup_that_it_came_from_alone(table: OpenTable, tmp_path: Path) -> None:
+    table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+
+    assert table.warehouse.table("u").status().backups == ()
+
+
 def test_what_has_expired_by_now_does_not_come_back(tmp_path: Path) -> None:
     table = timestamp_table(open_warehouse(tmp_path / "w", NOW), deletion_bound="4h")
     kind = pa.timestamp("us", "UTC")
