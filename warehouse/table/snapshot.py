@@ -414,6 +414,8 @@ class Snapshot:
         if made is None:
             raise FileNotFoundError(entry_name(self.version))
         before = None if is_confirmed else known.head or self.head
+        if before is not None and before.table != self.table_id:  # of before an adoption
+            before = None
         oldest = before.oldest if before else self.table.oldest_version()
         head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
         head = write_head(self.table.hidden, head, self.table.disk, known)

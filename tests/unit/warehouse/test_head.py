@@ -350,6 +350,36 @@ def test_a_rolled_back_log_is_adopted_only_on_request_and_the_clock_stays(
     assert found.check(deep=True).findings == ()
 
 
+@pytest.mark.parametrize("commits", [1, 3])
+def test_an_adoption_holds_wherever_its_head_record_fails(
+    tmp_path: Path, table: OpenTable, model: Model, commits: int
+) -> None:
+    """The table has another id then, and the head record is still that of the former one, unless it is tried again."""
+    stale = head(table)
+    roll_back(table, commits)
+    left_behind = set()
+    for error in (full_disk(), Interruption()):
+        for at in range(100):
+            root = tmp_path / f"{type(error).__name__} {at}"
+            shutil.copytree(table.table.root, root)
+            opened = open_warehouse(root).table("t")
+            with suppress(Interruption, ebb.EngineError), armed(opened.table.hidden / "head", error, at) as fault:
+                opened.adopt(yes=True)
+            if at >= len(fault.seen):
+                break
+            made = opened.table.entry(stale.version - commits + 1)
+            if made is None or "was rolled back" not in made.ebb["confirmed"]:
+                continue  # it failed before the commit, or could not read the head record
+            left_behind.add((type(error), head(opened) == stale))
+            assert fresh(opened).status().clock == 4
+            assert fresh(opened).adopt(yes=True).lost_versions == 0
+            assert fresh(opened).update(at=5).slot == 5
+            assert head(opened).table == fresh(opened).table.snapshot().table_id
+            assert {one.code for one in fresh(opened).check(deep=True).findings} <= {"stray-file"}
+    assert (OSError, True) not in left_behind, "it is tried again after the commit"
+    assert (Interruption, True) in left_behind
+
+
 def test_nobody_goes_on_following_a_table_that_was_rolled_back(table: OpenTable, model: Model) -> None:
     changes = table.changes(0)
     list(changes)
