@@ -106,7 +106,7 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
             files_added=len(plan.rewrites),
             exposed_since=exposed_since(due, snapshot.spec.timeline, clock=clock or 0),
             confirmed=None if unsettled is None else unsettled.facts,
-            lost_versions=max(0, snapshot.head.version - snapshot.version) if snapshot.head else 0,
+            lost_versions=max(0, snapshot.head.version - snapshot.version) if snapshot.head and unsettled else 0,
         )
         if context.dry_run:
             return planned
@@ -120,8 +120,10 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
         def said(adds: Sequence[CellFile]) -> Mapping[str, Any]:
             if plan.rewrites:
                 phases.add("rewrite", phases.clock() - begun)
-            return {**written(adds).entry(), "exposed": others, "phases": phases.rounded()}
+            former = {"former_table": snapshot.table_id} if is_rolled_back else {}
+            return {**written(adds).entry(), **former, "exposed": others, "phases": phases.rounded()}
 
+        is_rolled_back = isinstance(unsettled, RolledBackError)
         others = {str(version): since for version, since in exposed_by_others(snapshot).items()}
         done = carry_out(
             snapshot,
@@ -131,7 +133,7 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
             change=Change(clock=clock, arrivals=correction(counted, _live_after(snapshot, clock))),
             data_change=False,
             report=said,
-            metadata={**snapshot.metadata, "id": new_table_id()} if isinstance(unsettled, RolledBackError) else None,
+            metadata={**snapshot.metadata, "id": new_table_id()} if is_rolled_back else None,
         )
         return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
 
@@ -152,7 +154,7 @@ def _floor(snapshot: Snapshot) -> int | None:
     head = snapshot.head
     if head is None:
         return snapshot.ledger.clock
-    if head.table != snapshot.table_id:
+    if head.table != snapshot.table_id and snapshot.unsettled is not None:
         raise AdoptionError(snapshot.table.name, LOG, "it is the log of another table", 0)
     return max((clock for clock in (snapshot.ledger.clock, head.clock) if clock is not None), default=None)
 

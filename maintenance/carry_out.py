@@ -150,7 +150,7 @@ def follow_up(snapshot: Snapshot, now: datetime) -> list[str]:
             fit_files(refused, names_in(refused))
 
     def head() -> None:
-        if snapshot.head is None or snapshot.head.version != snapshot.version:  # the commit could not write it
+        if snapshot.head is None or snapshot.head.entry != snapshot.hash:  # the commit could not write it
             with disk_errors(f"the head record of table {snapshot.table.name} cannot be written"):
                 snapshot.with_head()
 

@@ -85,10 +85,24 @@ def vouched(
 ) -> RolledBackError | LostHeadError | None:
     """Return what is wrong with a log that was opened after its head record was read; None if nothing is.
 
-    ``newest``: its entry ``version``.  Reads one more entry if the log goes on after the head.
+    ``newest``: its entry ``version``.  Reads one more entry if the log goes on after the head, and more only if the head
+    record is of another table: that of an adoption whose writer died before it wrote the next one is.
     """
     head = known.head
     if head is None:
         return lost(name, known.problem)
+    if head.table != table and _is_adopted(head, log, version):
+        return None
     entry = newest if head.version == version else LogEntry.read(log, head.version)
     return rolled_back(name, head, table=table, newest=version, entry=entry.hash if entry else None)
+
+
+def _is_adopted(head: Head, log: Path, newest: int) -> bool:
+    """Whether a log was adopted in spite of a head record, and so has another table id since.  O(commits)."""
+    for version in range(newest, -1, -1):
+        entry = LogEntry.read(log, version)
+        if entry is None:
+            return False
+        if entry.ebb.get("former_table") == head.table:
+            return head.version < version + int(entry.ebb.get("lost_versions") or 0)
+    return False

@@ -74,7 +74,7 @@ _COUNTS = (
     "slot", "ticks", "received", "admitted", "expired_on_arrival", "quarantined", "expired", "live", "live_before",
     "repeated", "repeated_of", "cells_touched", "cells_bound", "files_added", "files_removed", "bytes_written",
     "exposed_since", "due_from", "erased_version", "erased_files", "erased_bytes", "erased_ms", "records", "erase_by_ms", "erase_by_slot", "to_slot",
-    "restored_version",
+    "restored_version", "lost_versions",
 )  # fmt: skip
 # What each thing that a commit says must be: anybody may have written the entry.
 _KINDS: dict[str, Callable[[object], object]] = {
@@ -83,6 +83,7 @@ _KINDS: dict[str, Callable[[object], object]] = {
     "op": text,
     "case": text,
     "restored_from": text,
+    "former_table": text,
     "by": text,
     "asked": text,
     "removed_slots": _all(number),

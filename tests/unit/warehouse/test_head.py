@@ -193,6 +193,53 @@ def test_every_entry_that_is_removed_truncated_or_changed_is_noticed(
     )
 
 
+@pytest.mark.parametrize("known", [1, 2, 3])
+def test_who_saw_an_older_version_does_not_go_on_with_a_log_that_was_rolled_back(table: OpenTable, known: int) -> None:
+    """A handle that is behind the entries that are lost, at the last one that is left, and at one that is lost."""
+    other = fresh(table)
+    for slot in range(1, 7):
+        if slot == known + 1:
+            assert other.table.snapshot().version == known
+        table.update(at=slot)
+    before = head(table)
+    roll_back(table, 4)
+
+    for _ in range(2):
+        with pytest.raises(ebb.RolledBackError):
+            other.table.snapshot()
+        with pytest.raises(ebb.RolledBackError):
+            other.update(at=7)
+
+    assert head(table) == before
+    assert not entry(table, 3).exists()
+
+
+def test_who_saw_an_older_version_does_not_follow_another_log(tmp_path: Path, table: OpenTable, model: Model) -> None:
+    """The entry after the one that it saw is not the one that was committed."""
+    other = fresh(table)
+    known = other.table.snapshot()
+    table.update(at=5)
+    path = entry(table, known.version + 1)
+    path.write_text(path.read_text(encoding="utf-8").replace(known.hash, "0" * 32), encoding="utf-8")
+
+    with pytest.raises(ebb.RolledBackError):
+        other.table.snapshot()
+
+
+def test_a_commit_does_not_hide_that_the_log_was_cut_since_it_was_read(table: OpenTable, model: Model) -> None:
+    snapshot = fresh(table).table.snapshot()
+    table.update(at=5)
+    table.update(at=6)
+    before = head(table)
+    roll_back(table, before.version - snapshot.version)
+
+    with pytest.raises(ebb.RolledBackError):
+        snapshot.commit_metadata(snapshot.metadata, {"op": "alter", "slot": 4}, 0)
+
+    assert head(table) == before
+    assert not entry(table, snapshot.version + 1).exists()
+
+
 # A log that goes on after the head record
 
 
@@ -305,6 +352,36 @@ def test_a_rolled_back_log_is_adopted_only_on_request_and_the_clock_stays(
     assert found.table.snapshot().table_id != table_id
     assert found.update(at=5).slot == 5
     assert found.check(deep=True).findings == ()
+
+
+@pytest.mark.parametrize("commits", [1, 3])
+def test_an_adoption_holds_wherever_its_head_record_fails(
+    tmp_path: Path, table: OpenTable, model: Model, commits: int
+) -> None:
+    """The table has another id then, and the head record is still that of the former one, unless it is tried again."""
+    stale = head(table)
+    roll_back(table, commits)
+    left_behind = set()
+    for error in (full_disk(), Interruption()):
+        for at in range(100):
+            root = tmp_path / f"{type(error).__name__} {at}"
+            shutil.copytree(table.table.root, root)
+            opened = open_warehouse(root).table("t")
+            with suppress(Interruption, ebb.EngineError), armed(opened.table.hidden / "head", error, at) as fault:
+                opened.adopt(yes=True)
+            if at >= len(fault.seen):
+                break
+            made = opened.table.entry(stale.version - commits + 1)
+            if made is None or "was rolled back" not in made.ebb["confirmed"]:
+                continue  # it failed before the commit, or could not read the head record
+            left_behind.add((type(error), head(opened) == stale))
+            assert fresh(opened).status().clock == 4
+            assert fresh(opened).adopt(yes=True).lost_versions == 0
+            assert fresh(opened).update(at=5).slot == 5
+            assert head(opened).table == fresh(opened).table.snapshot().table_id
+            assert {one.code for one in fresh(opened).check(deep=True).findings} <= {"stray-file"}
+    assert (OSError, True) not in left_behind, "it is tried again after the commit"
+    assert (Interruption, True) in left_behind
 
 
 def test_nobody_goes_on_following_a_table_that_was_rolled_back(table: OpenTable, model: Model) -> None:
