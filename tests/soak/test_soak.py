@@ -47,6 +47,7 @@ def test_what_is_wrong_ends_a_soak_with_1_and_the_seed(
     broken: Callable[[Story], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(driver, "STEPS", {broken: 1})
+    monkeypatch.setattr(driver, "CHANGES", {})
     monkeypatch.setattr("tests.soak.world.READERS", 0)
 
     code = driver.main(["--minutes", "1", "--seed", "7", "--no-java", "--folder", str(tmp_path / "w")])

@@ -117,9 +117,9 @@ class TableSpec:
     def quarantined_until(self, clock: int) -> int:
         """Return the last slot whose refused records and landed files have been kept for long enough at a clock.
 
-        They are kept from the end of their slot on, for the quarantine time at least.
+        They hold records, so they are gone when their time is over; the update after this one would come too late.
         """
-        return clock - -(-self.quarantine_time // self.timeline.tick)
+        return clock - max(0, self.quarantine_time // self.timeline.tick - 1)
 
     @property
     def remembered_ticks(self) -> int:

@@ -121,7 +121,7 @@ def test_the_warehouse_comes_from_the_command_line_then_the_environment_then_the
         (b"[spark\n", "is not TOML"),
         (b"\xff\xfe", "is not TOML"),
         (b"warehouse = 5\n", "warehouse is 5"),
-        (b"warehous = 'x'\n", "warehous is not a setting; it may hold warehouse, jars, engine, spark"),
+        (b"warehous = 'x'\n", "warehous is not a setting; it may hold warehouse, jars, engine, durable, spark"),
         (b"spark = 'local'\n", "spark is 'local'"),
         (b"[spark]\nmaster = 4\n", "spark.master is 4"),
         (b"[spark.conf]\nspark.driver.memory = '4g'\n", "write the whole name in quotes"),

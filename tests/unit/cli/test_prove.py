@@ -244,7 +244,7 @@ def test_each_finding_says_the_value_and_the_limit(
 def test_limits_are_checked(with_table: Command) -> None:
     assert "a share of 2 is not between 0 and 1" in with_table.wrong("status", "--check", "--most-refused", "2", code=2)
     assert "is not a positive number with a unit" in with_table.wrong("status", "--check", "--check-every", "x", code=2)
-    assert "-1 is not in the range" in with_table.wrong("status", "--check", "--within", "-1", code=2)
+    assert "'-1' is not a whole number" in with_table.wrong("status", "--check", "--within", "-1", code=2)
     with pytest.raises(UsageError):
         Limits(most_refused=-1)
 

@@ -30,7 +30,7 @@ _STATUS = {
     "quarantined", "landing_waiting", "landing_refused", "evidence_retention", "evidence_retention_seconds", "bound_missed_at",
     "bound_missed_in_ticks", "recent_received", "recent_quarantined", "evidence_behind", "evidence_lost", "checked", "checked_seconds_ago",
     "check_failed",
-    "backups", "restored_version", "files_leased", "leases",
+    "backups", "restored_version", "files_leased", "leases", "holds", "held_records", "forgotten_since",
 }  # fmt: skip
 
 
