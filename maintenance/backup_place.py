@@ -278,8 +278,8 @@ def remember(table: Table, place: Place, manifest: Manifest | None, more: Sequen
 def keep(table: Table, kept: Kept) -> None:
     """Let a table remember this of one of its backups."""
     with disk_errors(f"table {table.name} cannot remember its backup {kept.place}"):
-        make_folder(_records(table), exist_ok=True, parents=True)
-        replace_file(_records(table) / backup_record(kept.place), kept.dumps(), table.disk)
+        make_folder(_records(table), exist_ok=True, parents=True, for_owner=True)
+        replace_file(_records(table) / backup_record(kept.place), kept.dumps(), table.disk, for_owner=True)
         table.disk.sync([_records(table), table.hidden])
 
 

@@ -8,8 +8,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -433,3 +434,86 @@ def test_times_are_those_of_the_warehouse(table: OpenTable) -> None:
     window = table.at_latest()
     assert table.status().leases[0].since == "2026-01-01T12:00:00Z"
     assert datetime.fromtimestamp(lease_of(window).kept.lease.since / 1000, tz=UTC) == NOW
+
+
+# --- Of root, beside the owner --------------------------------------------------------------------------------------
+
+_OWNER = """
+import json, os, sys
+from pathlib import Path
+from tests.builders import arrow_batch, integer_table, open_warehouse
+from tests.model import Record
+def work(table, slot):
+    batch = arrow_batch([Record(10 * slot + n, f"k{n}", slot, slot + n) for n in range(1, 3)])
+    warned = list(table.update(batch, at=slot).warnings)
+    done, status = table.erase(), table.status()
+    return [done.files_leased > 0, len(status.leases), warned, len(table.check().findings)]
+root = Path(sys.argv[1])
+imports = integer_table(open_warehouse(root / "imports"), strategy="rebuild")  # while all that is needed can be read
+for slot in (1, 2):
+    work(imports, slot)
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(json.dumps(work(open_warehouse(root / "w").table("t"), 3)))
+"""
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+def of_nobody() -> Iterator[OpenTable]:
+    """Return a table that is not root's, in a folder that its owner may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        wish = {"strategy": "rebuild", "grid": "2x2", "reader_time": "0", "span": "20", "deletion_bound": "12"}
+        table = integer_table(open_warehouse(Path(folder) / "w"), **wish)
+        update(table, 1, 2)
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            os.chown(path, 65534, 65534)
+        yield table
+
+
+def owner_works(table: OpenTable) -> list[Any]:
+    """Return whether files are leased, how many leases there are, the warnings, and what a check finds."""
+    command = [sys.executable, "-c", _OWNER, str(table.warehouse.root.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def not_of_the_owner(table: OpenTable) -> list[str]:
+    return [str(path) for path in table.table.folder.rglob("*") if path.lstat().st_uid != 65534]
+
+
+@is_root
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_root_leaves_behind_as_a_reader_belongs_to_the_owner(of_nobody: OpenTable, *, is_first: bool) -> None:
+    if is_first:
+        leases_of(of_nobody.table).rmdir()
+    for path in [*of_nobody.table.folder.rglob("*.keys"), *of_nobody.table.folder.rglob("lock")]:
+        path.unlink()
+    window = of_nobody.at_latest()
+    assert window.probe("k1").num_rows
+    of_nobody.check()
+    own_lock = of_nobody.table.hidden / "lock"
+    with of_nobody.table.lock():
+        pass
+
+    assert on_disk(of_nobody) == [".lease"]
+    assert own_lock.exists()
+    assert list(of_nobody.table.folder.rglob("*.keys"))
+    assert (of_nobody.table.hidden / "checked").exists()
+    assert not_of_the_owner(of_nobody) == []
+    assert owner_works(of_nobody) == [True, 1, [], 0]
+
+
+@is_root
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_lease_that_may_not_be_read_stops_no_erasure(of_nobody: OpenTable, what: str) -> None:
+    """As when an administrator copied or changed it: it could not be ended, and would break the bound."""
+    foreign(of_nobody)
+    folder = leases_of(of_nobody.table)
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, 0, 0)
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    if what == "file":
+        os.chown(folder, 65534, 65534)
+
+    assert owner_works(of_nobody) == [False, 0, [], 0]
