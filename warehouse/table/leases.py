@@ -50,6 +50,11 @@ _LINGER_SECONDS = 0.5  # between two looks at what nobody refers to any more
 _Key = tuple[str, str, int]  # the folder of a table, its id, a version
 
 
+def _elapsed() -> float:
+    """Return seconds that never go back, and that pass while the machine is suspended, where it can tell."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 @dataclass(slots=True, eq=False)
 class _Kept:
     """A lease and how it stands."""
@@ -67,6 +72,17 @@ class _Kept:
     def is_in_use(self) -> bool:
         """Whether somebody refers to it."""
         return self.user is not None and self.user() is not None
+
+    def stands(self, now_ms: float) -> bool:
+        """Whether somebody new can rely on it, as far as it could be written at all."""
+        if self.problem:
+            return True
+        try:
+            if self.end is None and not is_held(self.folder, self.lease):
+                self.learn_end()
+        except OSError:  # a new one will tell why
+            return False
+        return self.end is None and not self.lease.is_over(now_ms)
 
     def learn_end(self) -> None:
         """Find out why it is not there any more."""
@@ -107,7 +123,7 @@ class Leases:
     """The leases of a process.  For several threads; ``clock`` is monotonic."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, seconds: float = LEASE_SECONDS, *, has_thread: bool = False
+        self, clock: Callable[[], float] = _elapsed, seconds: float = LEASE_SECONDS, *, has_thread: bool = False
     ) -> None:
         self._clock, self._seconds, self._has_thread = clock, seconds, has_thread
         self._kept: dict[_Key, _Kept] = {}
@@ -129,9 +145,12 @@ class Leases:
     def _take(self, snapshot: Snapshot, version: int, what: str, now: Callable[[], datetime]) -> tuple[HeldLease, bool]:
         table, key = snapshot.table, (str(snapshot.table.folder), snapshot.table_id, version)
         with self.lock:
-            kept = self._kept.get(key)
-            is_new = kept is None or kept.end is not None
-            if kept is None or is_new:
+            kept, now_ms, is_new = self._kept.get(key), now().timestamp() * 1000, False
+            if kept is not None and not kept.problem and kept.lease.is_over(now_ms):
+                self._renew(kept)
+                is_new = True  # it counts from now on
+            if kept is None or not kept.stands(now_ms):
+                is_new = True
                 kept = self._kept[key] = self._written(leases_of(table), version, snapshot.ledger.clock, what, now)
                 self._start()
             held = kept.user() if kept.user is not None else None
@@ -182,9 +201,11 @@ class Leases:
         if kept.problem or kept.end is not None:
             return
         kept.renew_at = self._clock() + self._seconds / 3
-        kept.lease = kept.lease.renewed(int((kept.now().timestamp() + self._seconds) * 1000))
+        renewed = kept.lease.renewed(int((kept.now().timestamp() + self._seconds) * 1000))
         with suppress(OSError):  # tried again in a third of its time
-            if not renew_lease(kept.folder, kept.lease):
+            if renew_lease(kept.folder, renewed):
+                kept.lease = renewed
+            else:
                 kept.learn_end()
 
     def _end(self, key: _Key) -> None:

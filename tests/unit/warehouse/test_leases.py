@@ -283,6 +283,33 @@ def test_a_renewal_brings_no_lease_back(table: OpenTable, leases: Leases, clocks
     assert on_disk(table) == [".ended", ".lease"]
 
 
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_nobody_new_relies_on_a_lease_that_was_not_renewed_in_time(
+    table: OpenTable, leases: Leases, clocks: Clocks, *, is_removed: bool
+) -> None:
+    """As when the machine was suspended; somebody may have erased meanwhile."""
+    _, first = taken(leases, table, clocks)
+    clocks.seconds += SECONDS
+    if is_removed:
+        end_lease(leases_of(table.table), first.kept.lease, Ended(7, "of a test"))
+    _, another = taken(leases, table, clocks)
+
+    assert (another is first) is not is_removed
+    assert another.kept.lease in live_leases(table.table, clocks.now())
+    assert (first.kept.end is not None) is is_removed
+
+
+def test_nobody_new_relies_on_a_lease_that_is_gone(table: OpenTable) -> None:
+    window = table.at_latest()
+    for path in leases_of(table.table).iterdir():
+        path.unlink()
+    another = table.at_latest()
+
+    assert another.version == window.version
+    assert [lease.id for lease in live_leases(table.table, NOW)] == [lease_of(another).kept.lease.id]
+    assert lease_of(window).kept.end is not None
+
+
 def test_a_lost_file_that_is_live_is_damage_and_no_matter_of_leases(table: OpenTable) -> None:
     window = table.at_latest()
     for file in window.snapshot.files:
