@@ -152,7 +152,7 @@ class Leases:
             if kept is None or not kept.stands(now_ms):
                 is_new = True
                 kept = self._kept[key] = self._written(leases_of(table), version, snapshot.ledger.clock, what, now)
-                self._start()
+            self._start()
             held = kept.user() if kept.user is not None else None
             if held is None:
                 held = HeldLease(table, what, self, kept)
@@ -174,12 +174,16 @@ class Leases:
         """Renew what is due, and end what nobody has referred to since the look before."""
         with self.lock:
             for key, kept in list(self._kept.items()):
-                if not kept.is_in_use:
-                    if kept.is_over:
-                        self._end(key)
-                    kept.is_over = True
-                elif self._clock() >= kept.renew_at:
-                    self._renew(kept)
+                with suppress(Exception):  # of one lease: the others, and the thread, must not end with it
+                    self._look_at(key, kept)
+
+    def _look_at(self, key: _Key, kept: _Kept) -> None:
+        if not kept.is_in_use:
+            if kept.is_over:
+                self._end(key)
+            kept.is_over = True
+        elif self._clock() >= kept.renew_at:
+            self._renew(kept)
 
     def settle(self, table: Table) -> None:
         """Do now what is due for a table: before this process erases, its own readers count as they are."""
@@ -215,9 +219,11 @@ class Leases:
                 remove_lease(kept.folder, kept.lease)
 
     def _start(self) -> None:
-        if self._has_thread and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ebb-leases", daemon=True)
-            self._thread.start()
+        if self._has_thread and (self._thread is None or not self._thread.is_alive()):
+            thread = threading.Thread(target=self._run, name="ebb-leases", daemon=True)
+            with suppress(RuntimeError):  # there is no room for it: the next window tries again
+                thread.start()
+                self._thread = thread
         self._is_needed.notify()
 
     def _run(self) -> None:

@@ -457,6 +457,36 @@ def test_the_leases_of_this_process_are_looked_after_by_one_thread(table: OpenTa
     assert thread.daemon
 
 
+def test_a_thread_that_cannot_start_is_started_by_a_later_window(table: OpenTable) -> None:
+    """As with too many of them. Here no address space has room for its stack."""
+    code = (
+        "import sys, threading, ebb; table = ebb.open(sys.argv[1]).table('t')\n"
+        "def looked_after(): return any(each.name == 'ebb-leases' for each in threading.enumerate())\n"
+        "before = threading.stack_size(2**46)\n"
+        "first = table.at_latest(); print(len(table.status().leases), looked_after())\n"
+        "threading.stack_size(before)\n"
+        "print(table.at_latest().lease is first.lease, looked_after())"
+    )
+    command = [sys.executable, "-c", code, str(table.warehouse.root)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.split() == ["1", "False", "True", "True"]
+
+
+def test_a_lease_that_cannot_be_renewed_ends_no_other(table: OpenTable, leases: Leases, clocks: Clocks) -> None:
+    moments = iter([NOW, NOW])  # of a warehouse whose clock fails later
+    other = integer_table(table.warehouse, "other")
+    _, failing = leases.pinned(other.table, "scan", lambda: next(moments))
+    _, held = taken(leases, table, clocks)
+    clocks.seconds += SECONDS / 2
+    leases.look()
+
+    assert failing.kept.end is None
+    (lease,) = live_leases(table.table, clocks.now() + timedelta(seconds=SECONDS * 0.9))
+    assert lease == held.kept.lease
+
+
 def test_times_are_those_of_the_warehouse(table: OpenTable) -> None:
     window = table.at_latest()
     assert table.status().leases[0].since == "2026-01-01T12:00:00Z"
