@@ -282,8 +282,8 @@ def keep(table: Table, kept: Kept) -> None:
 
 def _write(table: Table, name: str, data: bytes, what: str) -> None:
     with disk_errors(f"table {table.name} cannot remember {what}"):
-        make_folder(_records(table), exist_ok=True, parents=True)
-        replace_file(_records(table) / name, data, table.disk)
+        make_folder(_records(table), exist_ok=True, parents=True, for_owner=True)
+        replace_file(_records(table) / name, data, table.disk, for_owner=True)
         table.disk.sync([_records(table), table.hidden])
 
 

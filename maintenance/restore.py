@@ -57,6 +57,7 @@ from ebb.warehouse.store.paths import dropped_name, new_table_name, side_file
 from ebb.warehouse.table.catalog import remove_dropped, share_table
 from ebb.warehouse.table.commit import new_id
 from ebb.warehouse.table.head import head_of, write_head
+from ebb.warehouse.table.leases import leases_of
 from ebb.warehouse.table.log import new_table_id
 from ebb.warehouse.table.snapshot import Snapshot, Table
 from ebb.warehouse.table.spec import TableSpec, check_name
@@ -201,6 +202,7 @@ def _restored(place: Place, manifest: Manifest, target: Table, context: Context,
     try:
         with disk_errors(f"table {target.name} cannot be restored", note="nothing was changed"):
             make_folder(made.hidden, parents=True)
+            make_folder(leases_of(made))
             work.bring_back()
             after, hidden = work.commit()
             warnings = work.finish(after)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.promises import keep_figures
+from tests.seeds import SOAK
+
 if TYPE_CHECKING:
     from ebb import Warehouse
 
@@ -37,6 +40,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("figures")
         for line in told:
             terminalreporter.write_line(str(line))
+        if "EBB_FIGURES" in os.environ:
+            keep_figures(Path(os.environ["EBB_FIGURES"]), told, soak=SOAK)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from ebb.index.stored import parsed
 from ebb.maintenance.inspect.deletions import Findings, Given, given_of
 from ebb.maintenance.inspect.evidence import derive, needed, shown_ms
 from ebb.maintenance.inspect.exposure import exposure
-from ebb.warehouse.table.journal import entry_hash, whole_journal
+from ebb.warehouse.table.journal import logged_hash, whole_journal
 from ebb.warehouse.table.snapshot import Snapshot
 
 __all__ = [
@@ -286,7 +286,7 @@ def agrees(report: Evidence, snapshot: Snapshot) -> Verified:
         )
     entries = 0
     for line in report.lines:
-        entry = None if line.version is None else entry_hash(table.log, line.version)
+        entry = None if line.version is None else logged_hash(table.log, line.version)
         if entry is not None and entry != line.facts.get("entry") and not _is_replaced(whole, line):
             where = f"version {line.version} is not what the log has now"
             raise CorruptionError("the report and the log disagree", where, _STEP)

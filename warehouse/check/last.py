@@ -47,7 +47,7 @@ def note_check(table: Table, made: LastCheck) -> None:
     notes = _noted(table) | {"deep" if made.deep else "quick": made}
     with suppress(OSError):
         text = json.dumps({kind: asdict(one) for kind, one in notes.items()}, separators=(",", ":"))
-        replace_file(table.hidden / CHECKED, text.encode() + b"\n", table.disk)
+        replace_file(table.hidden / CHECKED, text.encode() + b"\n", table.disk, for_owner=True)
 
 
 def _noted(table: Table) -> dict[str, LastCheck]:

@@ -88,7 +88,7 @@ class DataFile:
         data = dump_side_file(name, found.contents.block, list(found._filters()))
         with contextlib.suppress(OSError):
             remove_file(f"{table}/{side}")  # a damaged one
-            write_new(f"{table}/{side}", [data])
+            write_new(f"{table}/{side}", [data], for_owner=True)
             if not Path(table, file.path).exists():  # erased meanwhile: nothing of it may come back
                 remove_file(f"{table}/{side}")
         return replace(found, contents=load_side_file(name, data) or found.contents)

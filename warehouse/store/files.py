@@ -136,9 +136,9 @@ def open_text(path: str) -> IO[bytes]:
     return cast("IO[bytes]", gzip.open(path, "rb")) if path.lower().endswith(".gz") else open(path, "rb")
 
 
-def write_new(path: str, parts: Sequence[bytes | memoryview]) -> None:
+def write_new(path: str, parts: Sequence[bytes | memoryview], *, for_owner: bool = False) -> None:
     """Make a file of some parts, one after the other, with all that it will ever hold."""
-    with open(new_file(path), "wb", buffering=0) as opened:
+    with open(new_file(path, for_owner=for_owner), "wb", buffering=0) as opened:
         left = deque(memoryview(part) for part in parts if len(part))
         while left:
             count = os.writev(opened.fileno(), list(itertools.islice(left, _MOST_PARTS)))
@@ -200,14 +200,14 @@ def overwrite(path: Path, data: bytes, offset: int) -> None:
         os.close(opened)
 
 
-def replace_file(path: Path, data: bytes, disk: Disk) -> None:
+def replace_file(path: Path, data: bytes, disk: Disk, *, for_owner: bool = False) -> None:
     """Give a small file other content, in one step: whoever reads it sees all of the one or all of the other.
 
     So does whoever reads it after a power failure; which of the two is not certain before its folder is synced.
     """
     unfinished = path.with_name(unfinished_file(path.name))
     try:
-        with open(new_file(unfinished), "wb") as opened:
+        with open(new_file(unfinished, for_owner=for_owner), "wb") as opened:
             opened.write(data)
             opened.flush()
             disk.sync_open(opened.fileno())

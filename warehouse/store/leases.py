@@ -50,10 +50,10 @@ def write_lease(folder: Path, lease: Lease) -> None:
     """Make the file of a lease: it is there whole or not at all."""
     unfinished = folder / new_lease_name(lease.id)
     try:
-        write_new(str(unfinished), [lease.dumps()])
-    except FileNotFoundError:  # the first lease of the table
-        make_folder(folder, exist_ok=True)
-        write_new(str(unfinished), [lease.dumps()])
+        write_new(str(unfinished), [lease.dumps()], for_owner=True)
+    except FileNotFoundError:  # somebody removed the folder, or copied the table without it
+        make_folder(folder, exist_ok=True, for_owner=True)
+        write_new(str(unfinished), [lease.dumps()], for_owner=True)
     try:
         rename(unfinished, folder / lease_name(lease.id))
     except OSError:
@@ -96,7 +96,9 @@ def leases_in(folder: Path) -> list[Lease]:
     for name in _names(folder):
         id = lease_id(name)
         if id is not None:
-            with contextlib.suppress(FileNotFoundError, ValueError):  # it ended just now, or is none
+            # It ended just now, or is none. One that we may not read counts for nothing: it could not be ended either,
+            # and would keep files for ever.
+            with contextlib.suppress(FileNotFoundError, PermissionError, ValueError):
                 found.append(Lease.loads(read_file(f"{folder}/{name}"), id))
     return found
 
@@ -141,7 +143,7 @@ def is_dead(lease: Lease) -> bool:
 def _names(folder: Path) -> list[str]:
     try:
         return names_in(folder)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return []
 
 

@@ -82,7 +82,7 @@ def _open(file: Path, what: str) -> int:
             return os.open(file, os.O_RDWR | os.O_CLOEXEC)
         make_folder(file.parent, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            return new_file(file)
+            return new_file(file, for_owner=True)  # whoever is first
         return os.open(file, os.O_RDWR | os.O_CLOEXEC)  # somebody was faster
     except OSError as error:
         raise disk_error(error, f"{what} cannot be locked") from error

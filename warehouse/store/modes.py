@@ -3,6 +3,9 @@
 A folder with the set-group-id bit is shared: what is made in it belongs to its group, whose members may read it (2750,
 0640). Any other folder is its owner's alone, and so is what is made in it (0700, 0600). So the folder of a table decides for
 everything below it, no option has to be passed around, and the umask decides nothing. What goes wrong comes as OSError.
+
+Root may read every table. What it leaves behind as a reader is ``for_owner``: it belongs to the owner of the folder that it
+is made in, who could neither read nor remove it otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ __all__ = ["fit_files", "group_id", "let_in", "make_folder", "new_file", "share"
 _FOLDER, _FILE = (0o700, 0o2750), (0o600, 0o640)  # alone, and shared with a group
 
 
-def make_folder(path: str | Path, *, exist_ok: bool = False, parents: bool = False) -> None:
+def make_folder(path: str | Path, *, exist_ok: bool = False, parents: bool = False, for_owner: bool = False) -> None:
     """Make a folder that those may look into who may look into the folder that it belongs to; else we alone."""
     place = Path(path)
     if parents and not place.parent.exists():
@@ -40,9 +43,15 @@ def make_folder(path: str | Path, *, exist_ok: bool = False, parents: bool = Fal
     if is_shared and model is not None and os.stat(place).st_gid != model.st_gid:
         os.chown(place, -1, model.st_gid)
     os.chmod(place, _FOLDER[is_shared])
+    if for_owner and _is_for_another(place.parent):
+        opened = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            _hand_over(opened, place.parent)
+        finally:
+            os.close(opened)
 
 
-def new_file(path: str | Path, *, is_new: bool = True) -> int:
+def new_file(path: str | Path, *, is_new: bool = True, for_owner: bool = False) -> int:
     """Make a file that those may read who may look into its folder; returns it, open to be written.
 
     ``is_new``: FileExistsError if there is one; otherwise that is emptied.
@@ -51,6 +60,8 @@ def new_file(path: str | Path, *, is_new: bool = True) -> int:
     opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | flags, _FILE[False])
     try:
         os.fchmod(opened, _FILE[_is_shared(os.stat(Path(path).parent))])
+        if for_owner and _is_for_another(Path(path).parent):
+            _hand_over(opened, Path(path).parent)
     except BaseException:
         os.close(opened)
         raise
@@ -109,6 +120,16 @@ def let_in(folder: Path, group: int) -> bool:
     os.chown(folder, -1, group)
     os.chmod(folder, mode | stat.S_IRGRP | stat.S_IXGRP)  # noqa: S103 - that is what was asked for
     return True
+
+
+def _is_for_another(folder: Path) -> bool:
+    return os.geteuid() == 0 and os.stat(folder).st_uid != 0
+
+
+def _hand_over(opened: int, folder: Path) -> None:
+    """Give what root made to the owner of its folder: what is open, since names there may lead elsewhere by now."""
+    with contextlib.suppress(OSError):  # a file system that does not let root
+        os.fchown(opened, os.stat(folder).st_uid, -1)
 
 
 def _status(path: Path) -> os.stat_result | None:

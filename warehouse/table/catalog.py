@@ -14,7 +14,7 @@ from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, disk_errors
 from ebb.warehouse.store.files import make_folder, remove_tree, rename
 from ebb.warehouse.store.modes import group_id, let_in, share
-from ebb.warehouse.store.paths import HIDDEN, LOG, dropped_name, new_table_name
+from ebb.warehouse.store.paths import HIDDEN, LEASES, LOG, dropped_name, new_table_name
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
 from ebb.warehouse.table.commit import append, new_id
 from ebb.warehouse.table.head import head_of, write_head
@@ -88,6 +88,7 @@ def create_table(root: Path, spec: TableSpec, now_ms: int, *, durable: bool = Tr
         _share(root, [unfinished], spec)
         make_folder(unfinished / LOG)
         make_folder(unfinished / HIDDEN)
+        make_folder(unfinished / HIDDEN / LEASES)  # readers find it, and need not make it
         entry = [said, *metadata_actions(metadata, with_protocol=True)]
         hash = append(unfinished / LOG, 0, entry, id=id, table=spec.name, disk=table.disk)
         head = head_of(LogEntry.of(entry, 0, hash), metadata, None, oldest=0)

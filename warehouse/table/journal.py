@@ -30,7 +30,7 @@ from ebb.warehouse.store.paths import (
 )
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["Backlog", "backlog", "bring_up_to_date", "entry_hash", "whole_journal", "written_journal"]
+__all__ = ["Backlog", "backlog", "bring_up_to_date", "logged_hash", "whole_journal", "written_journal"]
 
 _SEGMENT_BYTES = 256 * 1024  # a last segment that is smaller takes in the next lines
 _READS = 4  # tries to read what a writer moves on
@@ -222,7 +222,7 @@ def _data(log: Path, version: int) -> bytes | None:
         return None
 
 
-def entry_hash(log: Path, version: int) -> str | None:
+def logged_hash(log: Path, version: int) -> str | None:
     """Return the hash of a log entry as the journal has it; None if there is none any more."""
     data = _data(log, version)
     return None if data is None else hash_of(data)

@@ -50,6 +50,11 @@ _LINGER_SECONDS = 0.5  # between two looks at what nobody refers to any more
 _Key = tuple[str, str, int]  # the folder of a table, its id, a version
 
 
+def _elapsed() -> float:
+    """Return seconds that never go back, and that pass while the machine is suspended, where it can tell."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
 @dataclass(slots=True, eq=False)
 class _Kept:
     """A lease and how it stands."""
@@ -67,6 +72,17 @@ class _Kept:
     def is_in_use(self) -> bool:
         """Whether somebody refers to it."""
         return self.user is not None and self.user() is not None
+
+    def stands(self, now_ms: float) -> bool:
+        """Whether somebody new can rely on it, as far as it could be written at all."""
+        if self.problem:
+            return True
+        try:
+            if self.end is None and not is_held(self.folder, self.lease):
+                self.learn_end()
+        except OSError:  # a new one will tell why
+            return False
+        return self.end is None and not self.lease.is_over(now_ms)
 
     def learn_end(self) -> None:
         """Find out why it is not there any more."""
@@ -107,7 +123,7 @@ class Leases:
     """The leases of a process.  For several threads; ``clock`` is monotonic."""
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, seconds: float = LEASE_SECONDS, *, has_thread: bool = False
+        self, clock: Callable[[], float] = _elapsed, seconds: float = LEASE_SECONDS, *, has_thread: bool = False
     ) -> None:
         self._clock, self._seconds, self._has_thread = clock, seconds, has_thread
         self._kept: dict[_Key, _Kept] = {}
@@ -129,11 +145,14 @@ class Leases:
     def _take(self, snapshot: Snapshot, version: int, what: str, now: Callable[[], datetime]) -> tuple[HeldLease, bool]:
         table, key = snapshot.table, (str(snapshot.table.folder), snapshot.table_id, version)
         with self.lock:
-            kept = self._kept.get(key)
-            is_new = kept is None or kept.end is not None
-            if kept is None or is_new:
+            kept, now_ms, is_new = self._kept.get(key), now().timestamp() * 1000, False
+            if kept is not None and not kept.problem and kept.lease.is_over(now_ms):
+                self._renew(kept)
+                is_new = True  # it counts from now on
+            if kept is None or not kept.stands(now_ms):
+                is_new = True
                 kept = self._kept[key] = self._written(leases_of(table), version, snapshot.ledger.clock, what, now)
-                self._start()
+            self._start()
             held = kept.user() if kept.user is not None else None
             if held is None:
                 held = HeldLease(table, what, self, kept)
@@ -155,12 +174,16 @@ class Leases:
         """Renew what is due, and end what nobody has referred to since the look before."""
         with self.lock:
             for key, kept in list(self._kept.items()):
-                if not kept.is_in_use:
-                    if kept.is_over:
-                        self._end(key)
-                    kept.is_over = True
-                elif self._clock() >= kept.renew_at:
-                    self._renew(kept)
+                with suppress(Exception):  # of one lease: the others, and the thread, must not end with it
+                    self._look_at(key, kept)
+
+    def _look_at(self, key: _Key, kept: _Kept) -> None:
+        if not kept.is_in_use:
+            if kept.is_over:
+                self._end(key)
+            kept.is_over = True
+        elif self._clock() >= kept.renew_at:
+            self._renew(kept)
 
     def settle(self, table: Table) -> None:
         """Do now what is due for a table: before this process erases, its own readers count as they are."""
@@ -182,9 +205,11 @@ class Leases:
         if kept.problem or kept.end is not None:
             return
         kept.renew_at = self._clock() + self._seconds / 3
-        kept.lease = kept.lease.renewed(int((kept.now().timestamp() + self._seconds) * 1000))
+        renewed = kept.lease.renewed(int((kept.now().timestamp() + self._seconds) * 1000))
         with suppress(OSError):  # tried again in a third of its time
-            if not renew_lease(kept.folder, kept.lease):
+            if renew_lease(kept.folder, renewed):
+                kept.lease = renewed
+            else:
                 kept.learn_end()
 
     def _end(self, key: _Key) -> None:
@@ -194,9 +219,11 @@ class Leases:
                 remove_lease(kept.folder, kept.lease)
 
     def _start(self) -> None:
-        if self._has_thread and self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ebb-leases", daemon=True)
-            self._thread.start()
+        if self._has_thread and (self._thread is None or not self._thread.is_alive()):
+            thread = threading.Thread(target=self._run, name="ebb-leases", daemon=True)
+            with suppress(RuntimeError):  # there is no room for it: the next window tries again
+                thread.start()
+                self._thread = thread
         self._is_needed.notify()
 
     def _run(self) -> None:
@@ -239,12 +266,13 @@ def end_leases(table: Table, leases: Sequence[Lease], why: str, now: datetime) -
     now_ms, folder = int(now.timestamp() * 1000), leases_of(table)
     for lease in leases:
         end_lease(folder, lease, Ended(now_ms, why))
-    for lease in _leases(table):
-        if is_dead(lease):
-            remove_lease(folder, lease)
-        elif lease.is_over(now_ms):
-            end_lease(folder, lease, Ended(now_ms, f"it was not renewed after {shown_ms(lease.until)}"))
-    sweep_leases(folder, now_ms)
+    with suppress(PermissionError):  # they count for nothing, there or not
+        for lease in _leases(table):
+            if is_dead(lease):
+                remove_lease(folder, lease)
+            elif lease.is_over(now_ms):
+                end_lease(folder, lease, Ended(now_ms, f"it was not renewed after {shown_ms(lease.until)}"))
+        sweep_leases(folder, now_ms)
 
 
 def _leases(table: Table) -> Sequence[Lease]:

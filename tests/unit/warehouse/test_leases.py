@@ -8,8 +8,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -282,6 +283,33 @@ def test_a_renewal_brings_no_lease_back(table: OpenTable, leases: Leases, clocks
     assert on_disk(table) == [".ended", ".lease"]
 
 
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_nobody_new_relies_on_a_lease_that_was_not_renewed_in_time(
+    table: OpenTable, leases: Leases, clocks: Clocks, *, is_removed: bool
+) -> None:
+    """As when the machine was suspended; somebody may have erased meanwhile."""
+    _, first = taken(leases, table, clocks)
+    clocks.seconds += SECONDS
+    if is_removed:
+        end_lease(leases_of(table.table), first.kept.lease, Ended(7, "of a test"))
+    _, another = taken(leases, table, clocks)
+
+    assert (another is first) is not is_removed
+    assert another.kept.lease in live_leases(table.table, clocks.now())
+    assert (first.kept.end is not None) is is_removed
+
+
+def test_nobody_new_relies_on_a_lease_that_is_gone(table: OpenTable) -> None:
+    window = table.at_latest()
+    for path in leases_of(table.table).iterdir():
+        path.unlink()
+    another = table.at_latest()
+
+    assert another.version == window.version
+    assert [lease.id for lease in live_leases(table.table, NOW)] == [lease_of(another).kept.lease.id]
+    assert lease_of(window).kept.end is not None
+
+
 def test_a_lost_file_that_is_live_is_damage_and_no_matter_of_leases(table: OpenTable) -> None:
     window = table.at_latest()
     for file in window.snapshot.files:
@@ -429,7 +457,120 @@ def test_the_leases_of_this_process_are_looked_after_by_one_thread(table: OpenTa
     assert thread.daemon
 
 
+def test_a_thread_that_cannot_start_is_started_by_a_later_window(table: OpenTable) -> None:
+    """As with too many of them. Here no address space has room for its stack."""
+    code = (
+        "import sys, threading, ebb; table = ebb.open(sys.argv[1]).table('t')\n"
+        "def looked_after(): return any(each.name == 'ebb-leases' for each in threading.enumerate())\n"
+        "before = threading.stack_size(2**46)\n"
+        "first = table.at_latest(); print(len(table.status().leases), looked_after())\n"
+        "threading.stack_size(before)\n"
+        "print(table.at_latest().lease is first.lease, looked_after())"
+    )
+    command = [sys.executable, "-c", code, str(table.warehouse.root)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.split() == ["1", "False", "True", "True"]
+
+
+def test_a_lease_that_cannot_be_renewed_ends_no_other(table: OpenTable, leases: Leases, clocks: Clocks) -> None:
+    moments = iter([NOW, NOW])  # of a warehouse whose clock fails later
+    other = integer_table(table.warehouse, "other")
+    _, failing = leases.pinned(other.table, "scan", lambda: next(moments))
+    _, held = taken(leases, table, clocks)
+    clocks.seconds += SECONDS / 2
+    leases.look()
+
+    assert failing.kept.end is None
+    (lease,) = live_leases(table.table, clocks.now() + timedelta(seconds=SECONDS * 0.9))
+    assert lease == held.kept.lease
+
+
 def test_times_are_those_of_the_warehouse(table: OpenTable) -> None:
     window = table.at_latest()
     assert table.status().leases[0].since == "2026-01-01T12:00:00Z"
     assert datetime.fromtimestamp(lease_of(window).kept.lease.since / 1000, tz=UTC) == NOW
+
+
+# --- Of root, beside the owner --------------------------------------------------------------------------------------
+
+_OWNER = """
+import json, os, sys
+from pathlib import Path
+from tests.builders import arrow_batch, integer_table, open_warehouse
+from tests.model import Record
+def work(table, slot):
+    batch = arrow_batch([Record(10 * slot + n, f"k{n}", slot, slot + n) for n in range(1, 3)])
+    warned = list(table.update(batch, at=slot).warnings)
+    done, status = table.erase(), table.status()
+    return [done.files_leased > 0, len(status.leases), warned, len(table.check().findings)]
+root = Path(sys.argv[1])
+imports = integer_table(open_warehouse(root / "imports"), strategy="rebuild")  # while all that is needed can be read
+for slot in (1, 2):
+    work(imports, slot)
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+print(json.dumps(work(open_warehouse(root / "w").table("t"), 3)))
+"""
+is_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+def of_nobody() -> Iterator[OpenTable]:
+    """Return a table that is not root's, in a folder that its owner may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        wish = {"strategy": "rebuild", "grid": "2x2", "reader_time": "0", "span": "20", "deletion_bound": "12"}
+        table = integer_table(open_warehouse(Path(folder) / "w"), **wish)
+        update(table, 1, 2)
+        for path in (Path(folder), *Path(folder).rglob("*")):
+            os.chown(path, 65534, 65534)
+        yield table
+
+
+def owner_works(table: OpenTable) -> list[Any]:
+    """Return whether files are leased, how many leases there are, the warnings, and what a check finds."""
+    command = [sys.executable, "-c", _OWNER, str(table.warehouse.root.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def not_of_the_owner(table: OpenTable) -> list[str]:
+    return [str(path) for path in table.table.folder.rglob("*") if path.lstat().st_uid != 65534]
+
+
+@is_root
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_root_leaves_behind_as_a_reader_belongs_to_the_owner(of_nobody: OpenTable, *, is_first: bool) -> None:
+    if is_first:
+        leases_of(of_nobody.table).rmdir()
+    for path in [*of_nobody.table.folder.rglob("*.keys"), *of_nobody.table.folder.rglob("lock")]:
+        path.unlink()
+    window = of_nobody.at_latest()
+    assert window.probe("k1").num_rows
+    of_nobody.check()
+    own_lock = of_nobody.table.hidden / "lock"
+    with of_nobody.table.lock():
+        pass
+
+    assert on_disk(of_nobody) == [".lease"]
+    assert own_lock.exists()
+    assert list(of_nobody.table.folder.rglob("*.keys"))
+    assert (of_nobody.table.hidden / "checked").exists()
+    assert not_of_the_owner(of_nobody) == []
+    assert owner_works(of_nobody) == [True, 1, [], 0]
+
+
+@is_root
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_lease_that_may_not_be_read_stops_no_erasure(of_nobody: OpenTable, what: str) -> None:
+    """As when an administrator copied or changed it: it could not be ended, and would break the bound."""
+    foreign(of_nobody)
+    folder = leases_of(of_nobody.table)
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, 0, 0)
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    if what == "file":
+        os.chown(folder, 65534, 65534)
+
+    assert owner_works(of_nobody) == [False, 0, [], 0]
