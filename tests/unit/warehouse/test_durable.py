@@ -218,9 +218,9 @@ def test_an_old_quarantine_that_cannot_be_synced_is_synced_by_the_next_one(table
     """What expires there is told as a warning, and the next one does not take the disk to be in order."""
     table.update(arrow_batch(BATCH), at=1)
     table.alter(quarantine_time="1")
+    broken = OSError(errno.EIO, os.strerror(errno.EIO))
     for slot in range(2, 9):
-        broken = OSError(errno.EIO, os.strerror(errno.EIO))
-        with traced(tmp_path / "w", lambda place, error=broken: error if place == "t.quarantine/_delta_log" else None):
+        with traced(tmp_path / "w", lambda place: broken if place == "t.quarantine/_delta_log" else None):
             warned = table.update(at=slot).warnings
         if any("t.quarantine" in warning for warning in warned):
             break
