@@ -18,13 +18,15 @@ from ebb.index.places import load_places
 from ebb.index.timeline import Timeline
 
 __all__ = [
-    "ADMITTED", "CHANGE", "CHANGE_COLUMNS", "EDITS", "EXPIRED", "FORGOTTEN", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Edited", "Moved",
+    "ADMITTED", "CHANGE", "CHANGE_COLUMNS", "EXPIRED", "FORGOTTEN", "KEEPING", "SLOT", "VERSION", "After", "AfterSlot", "AfterVersion", "Edited", "Moved",
     "Start", "edited", "is_token", "moved", "parse_since", "token_text",
 ]  # fmt: skip
 
 CHANGE, VERSION, SLOT = CHANGE_COLUMNS = ("_change", "_version", "_slot")  # before the user's columns
 ADMITTED, EXPIRED, FORGOTTEN = "admitted", "expired", "forgotten"
 EDITS = ("amend", "forget")  # commits that change single records
+# Commits after which every record that was in the window, and has not expired, is there as it was.
+KEEPING = ("alter", "erase", "hold", "load", "purge", "release", "repair", "retire", "seal", "update")
 
 _VERSION = re.compile(r"[0-9]{1,18}")
 _SLOT = re.compile(r"slot:([+-]?[0-9]{1,18})")

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from ebb.index.cellfile import CellFile
+from ebb.index.errors import EngineError
 from ebb.index.ledger import Change
 from ebb.index.strategy import Strategy
 from ebb.maintenance.backup_care import Tended, tend
@@ -220,12 +221,14 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
     except OSError as error:
         what = f"files of table {table.name} cannot be erased"
         raise disk_error(error, what, note="the next update tries again") from error
+    try:
+        refused = _expire_refused(snapshot, now=now, dry_run=dry_run)
+    except EngineError:
+        if lock is not None:
+            lock.is_in_order = False  # the quarantine may have a commit that is not on the disk
+        raise
     if lock is not None and not dry_run:
         lock.is_in_order = True
-    refused = 0
-    if snapshot.ledger.clock is not None:
-        through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
-        refused = expire_refused(table, through=through, now_ms=int(now.timestamp() * 1000), dry_run=dry_run)
     tended = Tended() if dry_run else tend(snapshot, now)
     return Erasure(
         erased_version=plan.through,
@@ -238,6 +241,14 @@ def erase(snapshot: Snapshot, *, now: datetime, lock: Lock | None = None, dry_ru
         backup_files_erased=tended.files,
         warnings=tended.warnings,
     )
+
+
+def _expire_refused(snapshot: Snapshot, *, now: datetime, dry_run: bool) -> int:
+    """Remove refused records whose time is over; returns how many files."""
+    if snapshot.ledger.clock is None:
+        return 0
+    through = snapshot.spec.quarantined_until(snapshot.ledger.clock)
+    return expire_refused(snapshot.table, through=through, now_ms=int(now.timestamp() * 1000), dry_run=dry_run)
 
 
 def _strays(snapshot: Snapshot, plan: ErasePlan) -> list[str]:

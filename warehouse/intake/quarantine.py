@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ebb.index.columns import Column, delta_fields
-from ebb.index.errors import CorruptionError, EngineError
+from ebb.index.errors import CorruptionError, EngineError, UnsyncedError
 from ebb.warehouse.store.errors import disk_error, disk_errors, first_line, read_error
 from ebb.warehouse.store.files import make_file, make_folder, remove_empty_folders, remove_file, rename, size_of
 from ebb.warehouse.store.paths import CHECKPOINTING, LOG, REFUSED, inside, new_data_file, quarantine_file
@@ -143,6 +143,15 @@ def _removal(path: str, slot: int, size: int, now_ms: int) -> Action:
 
 def commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int | None, now_ms: int) -> None:
     """Move staged files into the quarantine under ``slot``, replacing what an unfinished try of it left."""
+    try:
+        _commit_refused(table, files, slot=slot, clock=clock, now_ms=now_ms)
+    except UnsyncedError as error:  # what was committed is not the batch
+        what = f"the refused records of table {table.name} may not be on the disk yet"
+        step = "the batch was not applied; check the disk and run it again"
+        raise EngineError(what, error.args[2], step) from error
+
+
+def _commit_refused(table: Table, files: Sequence[str], *, slot: int, clock: int | None, now_ms: int) -> None:
     delta = _open(table)
     if delta is None:
         if not files:

@@ -43,7 +43,7 @@ from ebb.warehouse.read.answer import Answer
 from ebb.warehouse.read.choose import records_at
 from ebb.warehouse.read.request import Cost, Read
 from ebb.warehouse.read.window import Window
-from ebb.warehouse.store.errors import disk_errors
+from ebb.warehouse.store.errors import RESTORE, disk_errors
 from ebb.warehouse.store.files import is_there
 from ebb.warehouse.table.cellfiles import file_of_add, file_of_remove
 from ebb.warehouse.table.checkpoint import first_kept
@@ -228,9 +228,13 @@ class Changes:
             _follow(self._live, entry)
 
     def _is_there(self, found: Moved | Edited) -> bool:
+        """Whether all files of a commit are there; CorruptionError if one is lost that is still part of the table."""
         table = self._snapshot.table
         with disk_errors(f"the folder of table {table.name} cannot be read"):
-            return all(is_there(table.folder / file.path) for file in found.files)
+            missing = {file.path for file in found.files if not is_there(table.folder / file.path)}
+        if lost := missing.intersection(file.path for file in table.snapshot().files) if missing else ():
+            raise CorruptionError("a data file is missing", min(lost), RESTORE)
+        return not missing
 
     def _oldest(self, newest: Snapshot) -> int:
         """Return the oldest version after which everything is there.  Reads the whole log."""
@@ -276,7 +280,7 @@ class Changes:
     def _edits(self, found: Edited) -> Iterator[pa.Table]:
         """Yield the records that a commit changed."""
         count = 0
-        with self._missing_files():
+        with self._missing_files(found):
             if found.change == AMENDED:
                 tables = self._answer(Read(self._columns), found.slot).scan(found.files)
             else:
@@ -293,7 +297,7 @@ class Changes:
     def _records(self, found: Moved) -> Iterator[pa.Table]:
         """Yield what expired, then what was admitted: a key may do both, and then the new record is the one that stays."""
         expired = admitted = 0
-        with self._missing_files():
+        with self._missing_files(found):
             if found.before is not None:
                 request = Read(self._columns, with_marks=True)
                 for table in self._answer(request, found.before).scan(found.expiring):
@@ -320,12 +324,13 @@ class Changes:
         return pa.table([*marks, *table.select(self._columns).columns], schema=self.schema)
 
     @contextmanager
-    def _missing_files(self) -> Iterator[None]:
+    def _missing_files(self, found: Moved | Edited) -> Iterator[None]:
         """Tell a file that was erased while it was being read from one that is damaged."""
         try:
             yield
         except WarehouseError as error:
             if isinstance(error.__cause__, FileNotFoundError):
+                self._is_there(found)  # or one that is lost
                 raise self._too_late(self._newest()) from error
             raise
 

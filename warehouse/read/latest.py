@@ -2,8 +2,8 @@
 
 Such a read starts as any other: it pins the newest window. When it has read everything, it looks at the log again.
 If there are newer versions, it reads only what they added, records inserted after its clock in files that it has not
-seen; files that were rebuilt, sealed or purged hold nothing else that is new. Only if records were amended or forgotten
-does it begin anew. It repeats this until nothing has come,
+seen; files that were rebuilt, sealed or purged hold nothing else that is new. Only if records were amended or forgotten,
+or another tool's work came or was adopted, does it begin anew. It repeats this until nothing has come,
 and that look at the log is its commit: what has expired by then is hidden, and only then the first record is handed
 out. Otherwise nothing is read twice, and nothing is aborted. After some rounds it waits for the writer once, so that it ends
 under any stream of updates.
@@ -20,7 +20,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ebb.index.changes import EDITS
+from ebb.index.changes import KEEPING
 from ebb.index.columns import EXPIRES_SLOT
 from ebb.index.directory import Block, stripes
 from ebb.index.errors import EngineError
@@ -58,7 +58,7 @@ class LatestWindow(Window):
                 self._check_same(newest)  # first: another table may well be at the same version
                 if newest.version == last.version:
                     break
-                if self._has_edits(last.version, newest.version):  # what was read may be other records now
+                if self._may_differ(last.version, newest.version):  # what was read may be other records now
                     spool = _Spool(self.snapshot.spec.key)
                     spool.add(newest.tables(marked))
                     seen, last = {file.path for file in newest.snapshot.files}, newest
@@ -73,10 +73,10 @@ class LatestWindow(Window):
         self.cost.version, self.cost.clock = last.version, last.clock
         return self.counted(request, spool.drain(request, last))
 
-    def _has_edits(self, after: int, newest: int) -> bool:
-        """Whether records were amended or forgotten after a version; who cannot tell says so."""
+    def _may_differ(self, after: int, newest: int) -> bool:
+        """Whether a commit after a version may have changed or removed records, or added some that are not new."""
         entries = (self.snapshot.table.entry(version) for version in range(after + 1, newest + 1))
-        return any(entry is None or entry.ebb.get("op") in EDITS for entry in entries)
+        return any(entry is None or entry.ebb.get("op") not in KEEPING for entry in entries)
 
     def _check_same(self, newest: Window) -> None:
         if newest.snapshot.table_id != self.snapshot.table_id:

@@ -15,10 +15,10 @@ from ebb.index.head import Head, lost, new_file, places, rolled_back
 from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_error, refusal
 from ebb.warehouse.store.files import overwrite, read_file, replace_file
-from ebb.warehouse.store.paths import HEAD
+from ebb.warehouse.store.paths import HEAD, entry_name
 from ebb.warehouse.table.log import LogEntry
 
-__all__ = ["Known", "head_of", "keep_from", "read_head", "vouched", "write_head"]
+__all__ = ["Known", "check_whole", "fits", "follows", "head_of", "keep_from", "read_head", "vouched", "write_head"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,35 @@ def vouched(
         return None
     entry = newest if head.version == version else LogEntry.read(log, head.version)
     return rolled_back(name, head, table=table, newest=version, entry=entry.hash if entry else None)
+
+
+def fits(head: Head | None, *, table: str, version: int, entry: str, is_last: bool) -> bool:
+    """Whether a log that has an entry may be the one that a head record tells of; ``is_last``: it has none after it.
+
+    Who has seen the newest commit needs no head record.
+    """
+    if head is None:
+        return True
+    is_this_or_later = head.version <= version or not is_last
+    return head.table == table and is_this_or_later and (head.version != version or head.entry == entry)
+
+
+def follows(entry: LogEntry, before: str) -> bool:
+    """Whether what an entry of Ebb tells is all that changed after the one before it, whose hash is ``before``."""
+    return not entry.changes_table and "ledger" in entry.ebb and entry.ebb.get("after") == before
+
+
+def check_whole(name: str, hidden: Path, log: Path, table: str, version: int, entry: str) -> None:
+    """Refuse to go on with a log that lost commits since it was read: the next head record would hide that.
+
+    ``version`` and ``entry``: the newest that was read, and its hash.
+    """
+    head = read_head(hidden).head
+    if head is None or head.table != table or head.version < version or (log / entry_name(version + 1)).exists():
+        return  # if there is one, somebody was faster
+    found = entry if head.version == version else None
+    if refused := rolled_back(name, head, table=table, newest=version, entry=found):
+        raise refused
 
 
 def _is_adopted(head: Head, log: Path, newest: int) -> bool:

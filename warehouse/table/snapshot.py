@@ -24,7 +24,7 @@ from ebb.index.errors import (
     WarehouseError,
 )
 from ebb.index.foreign import ForeignCommit, refusal
-from ebb.index.head import Head, LostHeadWarning, rolled_back
+from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
 from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.errors import disk_errors
@@ -53,7 +53,7 @@ from ebb.warehouse.table.foreign import (
     foreign_commits,
     warn_reader,
 )
-from ebb.warehouse.table.head import head_of, read_head, vouched, write_head
+from ebb.warehouse.table.head import check_whole, fits, follows, head_of, read_head, vouched, write_head
 from ebb.warehouse.table.log import APP, Action, LogEntry, commit_action
 from ebb.warehouse.table.removals import is_removal, removal_by, removals_in
 from ebb.warehouse.table.settle import sync_foreign, take_over
@@ -141,16 +141,12 @@ class Table:
     def snapshot(self, *, is_rollback_fine: bool = False) -> Snapshot:
         """Pin the newest version: its files, declaration and ledger.
 
-        The first time O(live files); then two looks at the log and one at the head record if nothing was committed,
-        otherwise O(what was).
+        The first time O(live files); then three small looks if nothing was committed, otherwise O(what was).
         Raises RolledBackError if the log lacks commits that were made, unless that is said to be fine.
         """
         if is_rollback_fine:
             return self._read_newest(is_rollback_fine=True)
-        known = self._newest[0] if self._newest else None
-        newest = None if known is None else self._moved(known)
-        if newest is None:
-            newest = self._read_newest()
+        newest = (self._moved(self._newest[0]) if self._newest else None) or self._read_newest()
         self._newest[:] = [newest]
         return newest
 
@@ -165,19 +161,16 @@ class Table:
         """Return the newest version if it can be reached from a known one; None if the table has to be read anew."""
         if known.mark is None or known.unsettled is not None or self._mark(known.version) != known.mark:
             return None
-        head = read_head(
-            self.hidden
-        ).head  # before the log, which only grows; None: who has seen the commits needs none
+        head = read_head(self.hidden).head  # before the log
         with suppress(CorruptionError):  # what it needs on the way may be gone
             for _ in range(_MOST_BEHIND):
-                if head is not None and known.lacks(head):
+                is_last = not (self.log / entry_name(known.version + 1)).exists()
+                if not fits(head, table=known.table_id, version=known.version, entry=known.hash, is_last=is_last):
                     return None
-                if not (self.log / entry_name(known.version + 1)).exists():
-                    return None if head is not None and known.version < head.version else known
+                if is_last:
+                    return known
                 entry = self.entry(known.version + 1)
-                if entry is None or entry.changes_table or "ledger" not in entry.ebb:
-                    return None
-                if entry.ebb.get("after") != known.hash:
+                if entry is None or not follows(entry, known.hash):
                     return None
                 known = known.after(entry)
         return None
@@ -304,20 +297,6 @@ class Snapshot:
         if refused := self.write_refusal:
             raise refused
 
-    def lacks(self, head: Head) -> bool:
-        """Whether the log is not the one that a head record tells of, as far as this version shows."""
-        return head.table != self.table_id or (head.version == self.version and head.entry != self.hash)
-
-    def _check_whole(self) -> None:
-        """Refuse to go on with a log that lost commits since it was read: the next head record would hide that."""
-        head = read_head(self.table.hidden).head
-        if head is None or head.table != self.table_id or head.version < self.version:
-            return
-        if not (self.table.log / entry_name(self.version + 1)).exists():  # otherwise somebody was faster
-            entry = self.hash if head.version == self.version else None
-            if refused := rolled_back(self.table.name, head, table=self.table_id, newest=self.version, entry=entry):
-                raise refused
-
     def warn_reader(self) -> None:
         """Warn a reader of a table that another tool has written to, or whose head record is lost."""
         warn_reader(self.table.name, self.foreign)
@@ -392,7 +371,7 @@ class Snapshot:
             self.check_features()
         else:
             self.check_own()
-            self._check_whole()
+            check_whole(self.table.name, self.table.hidden, self.table.log, self.table_id, self.version, self.hash)
         sync_foreign(self.table, self.foreign)
         id, ledger, state, disk = new_id(), self.ledger.advanced(change), self.state, self.table.disk
         if wants_state(state, self.version + 1, change):
@@ -426,9 +405,7 @@ class Snapshot:
         if made is None:
             raise FileNotFoundError(entry_name(self.version))
         before = None if is_confirmed else known.head or self.head
-        if before is not None and before.table != self.table_id:  # of before an adoption
-            before = None
-        oldest = before.oldest if before else self.table.oldest_version()
+        is_same = before is not None and before.table == self.table_id  # and not of before an adoption
+        oldest = before.oldest if before and is_same else self.table.oldest_version()
         head = head_of(made, self.metadata, self.ledger.clock, oldest=oldest)
-        head = write_head(self.table.hidden, head, self.table.disk, known)
-        return replace(self, head=head, unsettled=None)
+        return replace(self, head=write_head(self.table.hidden, head, self.table.disk, known), unsettled=None)

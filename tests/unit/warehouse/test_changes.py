@@ -287,13 +287,30 @@ def test_the_changes_of_every_version_that_is_left_can_be_read(warehouse: Wareho
         assert rows(table, since, expiries=expiries) == sorted(wanted)
 
 
-def test_a_file_that_is_erased_while_it_is_read_is_noticed(table: OpenTable) -> None:
-    commit = next(iter(table.changes(0)))
-    for file in table.table.data_files():
+def test_a_file_that_is_erased_while_it_is_read_is_noticed(warehouse: Warehouse) -> None:
+    table = short(warehouse)
+    commit = next(iter(table.changes("start")))
+    for file in set(table.table.data_files()) - {file.path for file in table.table.snapshot().files}:
         (table.table.folder / file).unlink()
 
     with pytest.raises(ebb.TooLateError):
         commit.records.read_all()
+
+
+def test_a_live_file_that_is_lost_is_no_reason_to_go_on_elsewhere(warehouse: Warehouse) -> None:
+    table = short(warehouse)
+    before = table.table.snapshot().version - 1
+    while not rows(table, before):
+        before -= 1
+    commit = next(iter(table.changes(before)))
+    for file in table.table.snapshot().files:
+        (table.table.folder / file.path).unlink()
+
+    with pytest.raises(ebb.CorruptionError, match="a data file is missing"):
+        commit.records.read_all()
+    for since in (before, "start"):
+        with pytest.raises(ebb.CorruptionError, match="a data file is missing"):
+            table.changes(since)
 
 
 def test_a_file_that_is_damaged_is_no_reason_to_go_on_elsewhere(table: OpenTable) -> None:

@@ -17,6 +17,7 @@ from ebb.warehouse.settings import Settings
 from ebb.warehouse.store.disk import Disk
 from ebb.warehouse.store.paths import UNSYNCED, entry_name, side_file
 from ebb.warehouse.table.checkpoint import CHECKPOINT_INTERVAL
+from ebb.warehouse.table.head import read_head
 from tests.builders import NOW, arrow_batch, integer_table, open_warehouse, records, scanned_ids
 from tests.faults import watched
 from tests.foreign import append
@@ -172,6 +173,82 @@ def test_who_takes_over_from_a_killed_writer_syncs_its_commit_first(table: OpenT
     with traced(tmp_path / "w") as trace:
         assert table.update(arrow_batch(BATCH)).already_applied
     assert trace.place("sync t/_delta_log") < len(trace)
+
+
+def test_who_takes_over_syncs_the_name_of_a_quarantine(table: OpenTable, tmp_path: Path) -> None:
+    """Its first commit was made, and nobody knows whether its folders are on the disk."""
+    table.update(at=1)
+
+    class Killed(BaseException):
+        pass
+
+    with (
+        traced(tmp_path / "w", lambda place: Killed() if place == "t.quarantine/_delta_log" else None),
+        pytest.raises(Killed),
+    ):
+        table.update(arrow_batch(BATCH), at=2)
+    assert [path.name for path in (table.table.quarantine / "_delta_log").glob("0*")] == [entry_name(0)]
+
+    with traced(tmp_path / "w") as trace:
+        assert table.update(arrow_batch(BATCH), at=2).quarantined == 1
+    before = trace[: trace.place("os.link")]
+    assert {"sync t.quarantine/_delta_log", "sync t.quarantine", "sync ."} <= set(before)
+
+
+def test_a_quarantine_that_cannot_be_synced_says_that_the_batch_was_not_applied(
+    table: OpenTable, tmp_path: Path
+) -> None:
+    table.update(at=1)
+    broken = OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with (
+        traced(tmp_path / "w", lambda place: broken if place == "t.quarantine/_delta_log" else None),
+        pytest.raises(
+            EngineError, match=r"refused records of table t may .* the batch was not applied; .* run it again"
+        ) as raised,
+    ):
+        table.update(arrow_batch(BATCH), at=2)
+
+    assert not isinstance(raised.value, UnsyncedError)
+    assert table.status().clock == 1
+    assert table.update(arrow_batch(BATCH), at=2).quarantined == 1
+
+
+def test_an_old_quarantine_that_cannot_be_synced_is_synced_by_the_next_one(table: OpenTable, tmp_path: Path) -> None:
+    """What expires there is told as a warning, and the next one does not take the disk to be in order."""
+    table.update(arrow_batch(BATCH), at=1)
+    table.alter(quarantine_time="1")
+    broken = OSError(errno.EIO, os.strerror(errno.EIO))
+    for slot in range(2, 9):
+        with traced(tmp_path / "w", lambda place: broken if place == "t.quarantine/_delta_log" else None):
+            warned = table.update(at=slot).warnings
+        if any("t.quarantine" in warning for warning in warned):
+            break
+    else:
+        pytest.fail("nothing of the quarantine expired")
+
+    with traced(tmp_path / "w") as trace:
+        table.update(at=slot + 1)
+    assert "sync t.quarantine/_delta_log" in trace[: trace.place("os.link")]
+
+
+def test_who_takes_over_writes_the_head_record_that_the_log_is_ahead_of(table: OpenTable, tmp_path: Path) -> None:
+    table.update(at=1)
+
+    class Killed(BaseException):
+        pass
+
+    with traced(tmp_path / "w", lambda place: Killed() if place == "t/_delta_log" else None), pytest.raises(Killed):
+        table.update(arrow_batch(BATCH), at=2)
+    before = read_head(table.table.hidden).head
+    assert before is not None
+    assert before.version == 1
+
+    assert table.update(arrow_batch(BATCH)).already_applied
+
+    after = read_head(table.table.hidden).head
+    assert after is not None
+    assert (after.version, after.entry) == (2, table.table.snapshot().hash)
 
 
 def test_a_disk_that_refuses_before_the_entry_leaves_everything_as_it_was(table: OpenTable, tmp_path: Path) -> None:

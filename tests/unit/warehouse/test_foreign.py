@@ -202,6 +202,29 @@ def test_an_answer_is_what_the_other_tool_left(table: OpenTable, model: Model) -
         assert sorted(table.probe("k9", "a0")["id"].to_pylist()) == [900, 901]
 
 
+@pytest.mark.parametrize("is_adopted", [False, True])
+def test_the_latest_window_has_what_came_while_it_was_read(table: OpenTable, model: Model, *, is_adopted: bool) -> None:
+    """The record is older than the clock, as those of an update never are, and another one is gone."""
+    latest = table.up_to_date()
+    reopen, turns = latest.reopen, []
+
+    def change_meanwhile() -> object:
+        turns.append(1)
+        if len(turns) == 1:
+            delete(table)
+            append(table, LATE)
+            if is_adopted:
+                fresh(table).adopt()
+        return reopen()
+
+    object.__setattr__(latest, "reopen", change_meanwhile)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ebb.ForeignCommitWarning)
+        found = latest.scan(["id"]).read_all()
+
+    assert sorted(found["id"].to_pylist()) == sorted({*ids(model), 900, 901, 902} - {43})
+
+
 def test_a_command_warns_once_on_the_error_output(
     table: OpenTable, model: Model, capsys: pytest.CaptureFixture[str]
 ) -> None:
