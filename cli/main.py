@@ -51,6 +51,7 @@ _GROUPS: dict[str, tuple[Callable[..., None], ...]] = {
 }
 
 
+_ANSWERS = {command.__name__ for title in ("Read", "See") for command in _GROUPS[title]}
 _TOLD = (ForeignCommitWarning, LostHeadWarning)
 
 
@@ -104,7 +105,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with _told_warnings():
             code = app(arguments, standalone_mode=False, prog_name="ebb")
-        sys.stdout.flush()
+        render.flush()
+        if render.is_lost() and _command_of(arguments).strip() in _ANSWERS:  # what was done stays done
+            return 1
     except typer.TyperException as error:
         if debug:
             raise

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ebb.index.cellfile import CellFile
-from ebb.index.errors import EngineError, ExpiredBatchError, InputError, NotDueError, UsageError
+from ebb.index.errors import EngineError, InputError, NotDueError, UsageError
 from ebb.index.ledger import Change, next_slot
 from ebb.index.timeline import Timeline
 from ebb.maintenance.carry_out import carry_out, remove_uncommitted, warned
@@ -131,7 +131,8 @@ def update(
             if not_due is not None:
                 raise not_due
             if not yes:
-                warnings += _arrival_warnings(staged, slot, spec.timeline, is_sent_again=is_sent_again)
+                arrived = (staged.admitted, staged.expired_on_arrival, staged.quarantined)
+                warnings += check_arrival(*arrived, slot, spec.timeline, is_sent_again=is_sent_again)
             after, report, plan = _apply(work, staged, repeats, started=started, op="update", erased=erased)
         finally:
             is_removed = remove_uncommitted(snapshot, staged.folder) and not work.left_behind
@@ -202,17 +203,6 @@ def load(
 
 def _since(started: float) -> float:
     return round(time.monotonic() - started, 3)
-
-
-def _arrival_warnings(staged: Staged, slot: int, line: Timeline, *, is_sent_again: bool) -> list[str]:
-    """Refuse a batch of which none is kept, or only say so if it would be sent again and again."""
-    try:
-        check_arrival(staged.admitted, staged.expired_on_arrival, staged.quarantined, slot, line)
-    except ExpiredBatchError as error:
-        if not is_sent_again:
-            raise
-        return [f"{error.facts}; none was kept, and most probably their times are wrong"]
-    return []
 
 
 def _rounded(line: Timeline, at: int | None, slot: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -225,7 +224,7 @@ def run(
                 waiting = f"{render.counted(event.waiting, 'file')} wait" + ("s" * (event.waiting == 1))
                 arrived = f"{waiting} for a tick that is not over" if event.waiting else "no files have arrived"
                 render.lines([f"nothing to do: no tick is due, and {arrived}"])
-            sys.stdout.flush()
+            render.flush()
     if failed:
         raise typer.Exit(min(failed))
 

@@ -11,7 +11,8 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ebb.maintenance.values import counted
@@ -25,7 +26,9 @@ __all__ = [
     "counted",
     "cut",
     "error",
+    "flush",
     "heat_map",
+    "is_lost",
     "json_object",
     "json_string",
     "json_text",
@@ -46,6 +49,7 @@ _CONTROL = re.compile(
 )  # and halves of characters
 _SHADES = " ░▒▓█"
 _USUAL_COLUMNS = 120
+_lost: list[OSError] = []  # why something could not be printed
 
 
 def visible(value: object) -> str:
@@ -58,12 +62,43 @@ def visible(value: object) -> str:
 
 def lines(text: Sequence[str]) -> None:
     """Print lines."""
-    sys.stdout.write("\n".join(text) + "\n")
+    with _told_if_unwritable():
+        sys.stdout.write("\n".join(text) + "\n")
 
 
 def json_object(value: Any) -> None:
     """Print one JSON object."""
-    sys.stdout.write(json_text(value) + "\n")
+    with _told_if_unwritable():
+        sys.stdout.write(json_text(value) + "\n")
+
+
+def flush() -> None:
+    """Hand on everything that was printed."""
+    with _told_if_unwritable():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _told_if_unwritable() -> Iterator[None]:
+    """Say once that standard output takes no more, and go on: what is being done does not depend on who is told.
+
+    Whoever reads no further from a pipe has got what he wanted.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for the rest, which Python tries once more when it ends
+        _lost.append(problem)
+        error(f"the answer cannot be written: {problem.strerror or problem}; redirect standard output elsewhere")
+
+
+def is_lost() -> bool:
+    """Whether anything could not be printed; forgets it."""
+    was_lost = bool(_lost)
+    _lost.clear()
+    return was_lost
 
 
 def json_text(value: Any) -> str:

@@ -114,10 +114,17 @@ def likely_causes(received: int, reasons: Mapping[str, int]) -> Iterator[str]:
     )
 
 
-def check_arrival(admitted: int, expired: int, refused: int, slot: int, timeline: Timeline) -> None:
+def check_arrival(
+    admitted: int, expired: int, refused: int, slot: int, timeline: Timeline, *, is_sent_again: bool = False
+) -> list[str]:
     """Refuse a batch of more than a few records of which all that are fine had expired when they came.
 
-    They would be counted and not stored, and most probably it is their times that are wrong.
+    They would be counted and not stored, and most probably it is their times that are wrong. If whoever sends it would
+    send it again for ever, that is a warning.
     """
-    if not admitted and expired >= _A_FEW:
-        raise ExpiredBatchError(expired, slot, timeline.show_slot(slot), refused)
+    if admitted or expired < _A_FEW:
+        return []
+    error = ExpiredBatchError(expired, slot, timeline.show_slot(slot), refused)
+    if not is_sent_again:
+        raise error
+    return [f"{error.facts}; none was kept, and most probably their times are wrong"]

@@ -15,14 +15,7 @@ from typing import Any
 
 from ebb.index.cellfile import CellFile, Removal
 from ebb.index.columns import columns_of_delta
-from ebb.index.errors import (
-    CorruptionError,
-    EngineError,
-    LostHeadError,
-    RolledBackError,
-    UnknownTableError,
-    WarehouseError,
-)
+from ebb.index.errors import CorruptionError, EngineError, LostHeadError, RolledBackError, UnknownTableError
 from ebb.index.foreign import ForeignCommit, refusal
 from ebb.index.head import Head, LostHeadWarning
 from ebb.index.ledger import Change, Ledger, State
@@ -284,13 +277,10 @@ class Snapshot:
             raise refused
 
     @property
-    def write_refusal(self) -> WarehouseError | None:
+    def write_refusal(self) -> Exception | None:
         """Return why Ebb may not write to the table as it is; None if it may."""
-        if refused := self.spec.writer_refusal() or self.unsettled:
-            return refused
-        if self.foreign:  # the ledger no longer counts what is there
-            return refusal(self.table.name, self.foreign)
-        return self.spec.unconfirmed
+        changed = refusal(self.table.name, self.foreign) if self.foreign else None  # the ledger no longer counts it
+        return self.spec.writer_refusal() or self.unsettled or changed or self.spec.unconfirmed
 
     def check_own(self) -> None:
         """Refuse to write to a table with features that this Ebb does not know, or whose state somebody has to settle."""

@@ -193,6 +193,19 @@ def closed(root: Path, streams: str, *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(["sh", "-c", command, "sh", *ebb, *arguments], capture_output=True, text=True, check=False)
 
 
+def test_a_full_disk_behind_standard_output_is_told_in_one_sentence(tmp_path: Path) -> None:
+    table = integer_table(open_warehouse(tmp_path / "w"), span="6")
+    told = "ebb: the answer cannot be written: No space left on device; redirect standard output elsewhere\n"
+
+    done = closed(table.warehouse.root, ">/dev/full", "update", "t", "--at", "1")
+
+    assert (done.returncode, done.stderr) == (0, told)
+    assert table.status().clock == 1
+    for command in (["status"], ["status", "t", "--json"], ["history", "t"]):
+        lost = closed(table.warehouse.root, ">/dev/full", *command)
+        assert (lost.returncode, lost.stderr) == (1, told)
+
+
 def test_what_was_done_is_done_whoever_listens(tmp_path: Path) -> None:
     """An update whose commit was made failed for want of somebody to tell; a retry would have been the next tick."""
     table = integer_table(open_warehouse(tmp_path / "w"), span="6")
