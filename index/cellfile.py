@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ __all__ = [
     "Removal",
     "Rewrite",
 ]
+_WRITTEN = re.compile(r"([ur])(-?[0-9]+)-[0-9a-f]+/")
 _ROW_GROUP_BYTES = 1024 * 1024  # about what a row group has
 AMENDED = "amended"  # the part of a commit with records as they were amended
 HELD_PART = "held"  # with held records
@@ -56,6 +58,17 @@ class CellFile:
         'u7-ab/0'
         """
         return self.path.rsplit("/", 3)[0]
+
+    @property
+    def written(self) -> tuple[int, bool] | None:
+        """Return the clock when it was written, and whether an update or load brought it; None if Ebb did not write it.
+
+        >>> CellFile(path="r-7-ab/0/_g=1/_e=2/x.parquet", cell=Cell(1, 2), size_bytes=1, records=1,
+        ...          min_ins=7, max_ins=7, min_exp=8, max_exp=9).written
+        (-7, False)
+        """
+        match = _WRITTEN.match(self.path)
+        return (int(match[2]), match[1] == "u") if match else None
 
     @property
     def part(self) -> str:

@@ -18,9 +18,10 @@ from ebb.index.cellfile import CellFile
 from ebb.index.errors import AdoptionError, RolledBackError
 from ebb.index.foreign import ForeignCommit
 from ebb.index.ledger import Change
-from ebb.maintenance.carry_out import carry_out
+from ebb.maintenance.carry_out import carry_out, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.inspect.exposure import exposed_by_others
+from ebb.maintenance.keep import keep_arrivals
 from ebb.maintenance.phases import Phases
 from ebb.maintenance.plan.adopt import correction, plan_adoption
 from ebb.maintenance.plan.change import Plan
@@ -135,7 +136,8 @@ def adopt(table: Table, context: Context, *, yes: bool = False) -> Adoption:
             report=said,
             metadata={**snapshot.metadata, "id": new_table_id()} if is_rolled_back else None,
         )
-        return replace(written(done.added), version=done.snapshot.version, warnings=done.warnings)
+        kept = warned(lambda: keep_arrivals(done.snapshot, context)) if done.snapshot.ledger.holds else []
+        return replace(written(done.added), version=done.snapshot.version, warnings=(*done.warnings, *kept))
 
 
 def _confirmed(snapshot: Snapshot, context: Context) -> tuple[Snapshot, int | None]:

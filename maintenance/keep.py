@@ -21,7 +21,7 @@ from ebb.maintenance.carry_out import Done, carry_out
 from ebb.maintenance.context import Context
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since
-from ebb.maintenance.plan.records import counts_of, plan_hold
+from ebb.maintenance.plan.records import plan_hold
 from ebb.warehouse.holds import read_holds
 from ebb.warehouse.read.choose import Choice, choose
 from ebb.warehouse.read.finder import Finder
@@ -48,8 +48,8 @@ def covered(window: Window, hold: Hold, files: Sequence[CellFile]) -> list[Chose
     held = [file for file in files if file.cell.is_held]
     found = choose(window, held, replace(choice, arrived_by=None if hold.arrivals else hold.slot))
     if hold.arrivals:
-        new = [file for file in files if not file.cell.is_held and file.max_ins > hold.slot]
-        found += choose(window, new, replace(choice, live_at=window.clock))
+        new = [file for file in files if not file.cell.is_held]
+        found += choose(window, new, replace(choice, arrived_after=hold.slot, live_at=window.clock))
     return found
 
 
@@ -75,21 +75,33 @@ def check_not_held(what: str, window: Window, chosen: Sequence[Chosen]) -> None:
 
 
 def keep_arrivals(snapshot: Snapshot, context: Context) -> Snapshot:
-    """Move what the last update admitted and a case holds; returns the table after it.
+    """Move what has arrived since a hold was made and it holds; returns the table after it.
 
-    Nothing that was admitted at the clock has expired at the clock, so that nobody was able to let it go before.
+    This was done before each update, so only what was written since the last one that brought something need be looked
+    into: its batch, and what was amended. What was live then nobody was able to let go since, also if an adoption moved
+    the clock.
     """
     if context.dry_run or snapshot.ledger.clock is None:
         return snapshot
+    last = _last_brought(snapshot)
     for _, hold in read_holds(snapshot):
-        window, clock = opened_window(snapshot), snapshot.ledger.clock or 0
-        new = [file for file in snapshot.files if file.max_ins >= clock and not file.cell.is_held]
-        chosen = choose(window, new, replace(hold_choice(window, hold), live_at=clock)) if hold.arrivals else []
+        if not hold.arrivals:
+            continue
+        window, clock, since = opened_window(snapshot), snapshot.ledger.clock, max(last, hold.slot)
+        files = [file for file in snapshot.files if not file.cell.is_held]
+        new = [file for file in files if file.written is None or file.written[0] >= since]
+        chosen = choose(window, new, replace(hold_choice(window, hold), arrived_after=hold.slot, live_at=since))
         if chosen:
             plan, change = plan_hold(chosen, clock=clock), Change(clock=clock)
-            entry = {"op": "hold", "case": hold.case, "by": hold.by, "records": counts_of(chosen).total()}
+            entry = {"op": "hold", "case": hold.case, "by": hold.by, "records": sum(some.records for some in chosen)}
             snapshot = commit_move(snapshot, plan, context, change, entry).snapshot
     return snapshot
+
+
+def _last_brought(snapshot: Snapshot) -> int:
+    """Return the slot of the last update that brought something, or of an earlier one if nobody can tell."""
+    written = [file.written for file in snapshot.files if file.written is not None]
+    return max((slot for slot, is_brought in written if is_brought), default=-(2**63))
 
 
 def commit_move(

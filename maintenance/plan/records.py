@@ -88,7 +88,7 @@ def plan_hold(chosen: Sequence[Chosen], *, clock: int) -> Plan:
         Rewrite(
             cell=cell,
             inputs=_files(group),
-            clock=clock,
+            clock=NEVER,
             part=HELD_PART,
             only={some.file.path: some.places for some in group},
         )

@@ -45,6 +45,7 @@ class Choice:
     where: Predicate | None = None
     live_at: int | None = None  # only those that have not expired at this clock
     arrived_by: int | None = None  # only those that were inserted up to this slot
+    arrived_after: int | None = None  # only those that were inserted after this slot
     new_expiry: int | None = None  # they are to expire then: only those that do not yet, and when they were inserted
 
 
@@ -116,6 +117,8 @@ class _Search:
             files = [file for file in files if not file.is_dead(choice.live_at)]
         if choice.arrived_by is not None:
             files = [file for file in files if file.min_ins <= choice.arrived_by]
+        if choice.arrived_after is not None:
+            files = [file for file in files if file.max_ins > choice.arrived_after]
         if choice.wanted is None:
             for file in files:
                 data = finder.open(file, keep=False, cost=cost)
@@ -170,6 +173,8 @@ class _Search:
             chosen &= table[EXPIRES_SLOT].to_numpy() > choice.live_at
         if choice.arrived_by is not None:
             chosen &= table[INSERTED_SLOT].to_numpy() <= choice.arrived_by
+        if choice.arrived_after is not None:
+            chosen &= table[INSERTED_SLOT].to_numpy() > choice.arrived_after
         if choice.new_expiry is not None:
             expires = table[self.spec.expires]
             chosen &= pc.not_equal(expires, moment_of(choice.new_expiry, expires.type)).to_numpy()

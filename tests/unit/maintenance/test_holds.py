@@ -10,6 +10,7 @@ import pytest
 
 from ebb import CorruptionError, HeldError, InputError, OpenTable, UsageError, Warehouse
 from ebb.index.grid import HELD
+from ebb.warehouse.store.paths import entry_name
 from tests.builders import arrow_batch, integer_table, open_warehouse, records, scanned_ids, version_of
 from tests.faults import Interruption, armed
 from tests.foreign import delta
@@ -40,7 +41,11 @@ def held_ids(table: OpenTable, case: str | None = None) -> list[int]:
 
 
 def pass_time(table: OpenTable, last: int = 9) -> None:
-    for slot in range(4, last):
+    pass_time_from(table, 4, last)
+
+
+def pass_time_from(table: OpenTable, first: int, last: int) -> None:
+    for slot in range(first, last):
         table.update(at=slot, yes=True)
         table.purge()
         table.seal()
@@ -152,6 +157,47 @@ def test_what_another_case_still_holds_is_not_late_when_a_record_beside_it_is_re
     status, removal = table.status(), table.table.snapshot().removals()[-1]
     assert (removal.due_from, removal.exposed_since) == (60, None)
     assert (status.deletion_bound_kept, status.findings) == (True, ())
+
+
+def test_what_came_after_a_hold_and_is_amended_so_that_it_holds_for_it_is_kept(table: OpenTable) -> None:
+    table.hold(where="id >= 40 and expires <= 8", case="c-1", arrivals=True)
+    table.update(arrow_batch(records((40, "ann", 4, 10), (41, "bob", 4, 10))), at=4)
+    table.update(arrow_batch(records((50, "eve", 5, 10))), at=5)
+    table.update(at=6)
+    assert held_ids(table) == []
+
+    table.amend("ann", expires=8)  # also 30 and others, which came before the hold
+    table.seal()
+
+    assert held_ids(table) == [40]
+    with pytest.raises(HeldError):
+        table.forget("ann")
+    pass_time_from(table, 7, 13)
+    assert (scanned_ids(table), held_ids(table)) == ([], [40])
+    assert table.release("c-1").expired == 1
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_what_arrived_is_kept_although_an_adoption_moves_the_clock_over_its_expiry(
+    way: str, warehouse: Warehouse
+) -> None:
+    table = filled(integer_table(warehouse, reader_time="4", deletion_bound="9", **WAYS[way]))
+    table.hold("eve", case="c-1", arrivals=True)
+    table.update(arrow_batch(records((40, "eve", 4, 5), (41, "bob", 4, 9))), at=4)
+    version = version_of(table)
+    table.update(at=5)
+    table.update(at=6)
+    assert held_ids(table) == [40]
+    for lost in range(version + 1, version_of(table) + 1):
+        (table.table.log / entry_name(lost)).unlink()
+    rolled_back = open_warehouse(warehouse.root).table("t")
+
+    rolled_back.adopt(yes=True)
+
+    assert (rolled_back.status().clock, held_ids(rolled_back)) == (6, [40])
+    pass_time_from(rolled_back, 7, 12)
+    assert (scanned_ids(rolled_back), held_ids(rolled_back)) == ([], [40])
+    assert rolled_back.check(deep=True).findings == ()
 
 
 @pytest.mark.parametrize("arrivals", [True, False])
