@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ebb.index.cellfile import CellFile
@@ -154,33 +154,39 @@ class Kept:
     oldest: int | None  # the first slot in which a record there expires; None: there are none
     first_dead: int | None  # the first slot in which all records of a file there have expired
     first_refused: int | None  # the oldest slot of refused records there
-    stale_since: int | None = None  # the version that forgot records which may be there; None: they are not
+    stale_since: int | None = (
+        None  # the version that forgot records which may be there; None: they are not. Not written
+    )
     failed_ms: int | None = None  # since when expired records could not be taken out
     reason: str = ""
 
     def dumps(self) -> bytes:
         """Write it as JSON."""
-        return json.dumps(asdict(self)).encode()
+        value = asdict(self)
+        del value["stale_since"]
+        return json.dumps(value).encode()
 
     @staticmethod
     def loads(data: bytes) -> Kept:
         """Read what :meth:`dumps` wrote; ValueError or TypeError if it is something else."""
         value = members(parsed(data))
-        numbers = ("version", "clock", "taken_ms", "oldest", "first_dead", "first_refused", "stale_since", "failed_ms")
+        numbers = ("version", "clock", "taken_ms", "oldest", "first_dead", "first_refused", "failed_ms")
         known = {name: number_or_none(value.get(name)) for name in numbers}
         return Kept(place=text(value.get("place")), reason=text(value.get("reason", "")), **known)
 
-    @staticmethod
-    def of(place: str, manifest: Manifest | None, before: Kept | None = None, more: Iterable[CellFile] = ()) -> Kept:
-        """Return what to remember of a backup, and of files that are being copied there; ``before``: what was remembered.
+    def stale_from(self, version: int | None) -> Kept:
+        """Return it with what the last commit means for it that took records away sooner; None: there was none.
 
-        >>> import dataclasses
-        >>> stale = dataclasses.replace(Kept.of("/b/t", None), stale_since=7)
-        >>> Kept.of("/b/t", None, stale).stale_since
-        7
+        >>> kept = Kept.of("/b/t", None)
+        >>> kept.stale_from(7).stale_since, replace(kept, version=7).stale_from(7).stale_since
+        (7, None)
         """
-        since = None if before is None else before.stale_since
-        is_renewed = since is None or (manifest is not None and manifest.version >= since)
+        is_stale = version is not None and (self.version is None or self.version < version)
+        return replace(self, stale_since=version if is_stale else None)
+
+    @staticmethod
+    def of(place: str, manifest: Manifest | None, more: Iterable[CellFile] = ()) -> Kept:
+        """Return what to remember of a backup, and of files that are being copied there."""
         files = [file for file in (*(manifest.files if manifest else ()), *more) if not file.cell.is_held]
         return Kept(
             place=place,
@@ -190,7 +196,6 @@ class Kept:
             oldest=min((file.min_exp for file in files), default=None),
             first_dead=min((file.max_exp for file in files), default=None),
             first_refused=min((file.slot for file in manifest.refused), default=None) if manifest else None,
-            stale_since=None if is_renewed else since,
         )
 
 

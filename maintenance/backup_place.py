@@ -51,6 +51,7 @@ from ebb.warehouse.store.paths import (
     MANIFEST,
     PLACE_LOCK,
     QUARANTINE_SUFFIX,
+    STALE,
     STATES,
     backup_record,
     copied_name,
@@ -271,29 +272,37 @@ def _records(table: Table) -> Path:
 
 def remember(table: Table, place: Place, manifest: Manifest | None, more: Sequence[CellFile] = ()) -> None:
     """Let a table remember what one of its backups holds, and files that are being copied there."""
-    before = next((kept for kept in remembered(table) if kept.place == str(place.folder)), None)
-    keep(table, Kept.of(str(place.folder), manifest, before, more))
+    keep(table, Kept.of(str(place.folder), manifest, more))
 
 
 def keep(table: Table, kept: Kept) -> None:
     """Let a table remember this of one of its backups."""
-    with disk_errors(f"table {table.name} cannot remember its backup {kept.place}"):
+    _write(table, backup_record(kept.place), kept.dumps(), f"its backup {kept.place}")
+
+
+def _write(table: Table, name: str, data: bytes, what: str) -> None:
+    with disk_errors(f"table {table.name} cannot remember {what}"):
         make_folder(_records(table), exist_ok=True, parents=True)
-        replace_file(_records(table) / backup_record(kept.place), kept.dumps(), table.disk)
+        replace_file(_records(table) / name, data, table.disk)
         table.disk.sync([_records(table), table.hidden])
 
 
 def mark_stale(table: Table, version: int) -> None:
-    """Note that from a version on, the next one, records may have to go that the backups hold.  Requires the writer's lock."""
-    for kept in remembered(table):
-        keep(table, replace(kept, stale_since=version))
+    """Note that from a version on, the next one, records may have to go that older backups hold.  Requires the writer's lock.
+
+    It stays, and is apart from what is remembered of each backup, which has no lock of the table: so it is there for
+    backups that are being made meanwhile, too.
+    """
+    _write(table, STALE, str(version).encode(), "that its backups are stale")
 
 
 def remembered(table: Table) -> list[Kept]:
     """Return the backups that a table remembers, by place."""
     try:
         names = [name for name in names_in(_records(table)) if not is_unfinished(name)]
-        kept = [Kept.loads(read_file(f"{_records(table)}/{name}")) for name in names]
+        version = int(read_file(f"{_records(table)}/{STALE}")) if STALE in names else None
+        records = [read_file(f"{_records(table)}/{name}") for name in names if name != STALE]
+        kept = [Kept.loads(data).stale_from(version) for data in records]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError) as error:

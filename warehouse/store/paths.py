@@ -35,6 +35,7 @@ __all__ = [
     "RANGES",
     "REFUSED",
     "SIDE_SUFFIX",
+    "STALE",
     "STATES",
     "UNFINISHED_COMMITS",
     "UNSYNCED",
@@ -91,7 +92,7 @@ HOLDS = "holds"  # the folder of what says which records are held, below the hid
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 LEASES = "leases"  # the folder of leases, below the hidden one
 EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
-BACKUPS = "backups"  # the folder of what a table remembers of its backups, below the hidden one
+BACKUPS, STALE = "backups", "stale"  # below the hidden one: what is remembered of backups; there: who is stale
 MANIFEST = "manifest"  # in the folder of a backup
 PLACE_LOCK = "lock"  # there too
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file

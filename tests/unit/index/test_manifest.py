@@ -58,9 +58,10 @@ def test_no_changed_byte_of_a_manifest_is_believed(data: st.DataObject) -> None:
 def test_what_a_table_remembers_is_read_back_and_says_what_expires_first() -> None:
     kept = Kept.of("/b/t", a_manifest(), more=[a_file("u3-a/_g=1/_e=2/x.parquet", min_exp=2, max_exp=9)])
 
-    for one in (kept, replace(kept, stale_since=8, failed_ms=1000, reason="away")):
+    for one in (kept, replace(kept, failed_ms=1000, reason="away")):
         assert Kept.loads(one.dumps()) == one
     assert (kept.version, kept.clock, kept.oldest, kept.first_dead, kept.first_refused) == (7, 2, 2, 4, 2)
+    assert [kept.stale_from(version).stale_since for version in (None, 7, 8)] == [None, None, 8]
     nothing = Kept.of("/b/t", None)
     assert (nothing.version, nothing.oldest, nothing.first_dead, nothing.first_refused) == (None, None, None, None)
 

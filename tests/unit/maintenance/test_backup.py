@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from ebb import OpenTable
 from ebb.index.errors import CorruptionError, EngineError, InputError, UsageError, WarehouseError
 from tests.backups import LAZY, RETIRE, apply_batch, batch_of_slot, canaries_below, digest_of
 from tests.builders import integer_table, open_warehouse, scanned_ids
-from tests.faults import Interruption, armed, broken_disk, full_disk
+from tests.faults import Interruption, armed, broken_disk, full_disk, watched
 from tests.model import Model
 from tests.seeds import drawn_seed, rounds
 
@@ -507,6 +508,37 @@ def test_a_backup_that_was_made_while_records_were_forgotten_is_made_again(table
 
     assert key not in canaries_below(tmp_path / "b")
     assert not table.status().backups[0].is_stale
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_what_is_forgotten_before_the_table_remembers_the_backup_leaves_it_too(
+    *, is_known: bool, table: OpenTable, tmp_path: Path
+) -> None:
+    if is_known:
+        table.backup(tmp_path / "b")
+    key = "canary-2-4-x"
+    done: list[str] = []
+
+    def forget(event: str, _: str) -> None:
+        if not done:  # the version is pinned, and what the table remembers is about to be written
+            done.append(event)
+            other = threading.Thread(target=lambda: table.forget(key))
+            other.start()
+            other.join()
+
+    with watched(table.table.hidden / "backups", forget):
+        assert table.backup(tmp_path / "b").version == 2
+
+    assert done
+    assert key in canaries_below(tmp_path / "b")
+    assert table.status().backups[0].is_stale
+    with pytest.raises(InputError, match="records of table t were forgotten after"):
+        table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+    table.update(at=3)
+    assert key not in canaries_below(tmp_path / "b")
+    assert not table.status().backups[0].is_stale
+    table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+    assert 204 not in scanned_ids(table.warehouse.table("u"))
 
 
 def test_records_whose_lives_were_shortened_leave_backups_in_their_new_time(table: OpenTable, tmp_path: Path) -> None:
