@@ -28,7 +28,7 @@ from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["check_not_held", "commit_move", "covered", "hold_choice", "keep_arrivals", "opened_window"]
+__all__ = ["check_not_held", "commit_move", "covered", "has_arrivals", "hold_choice", "keep_arrivals", "opened_window"]
 
 
 def opened_window(snapshot: Snapshot) -> Window:
@@ -82,14 +82,26 @@ def keep_arrivals(snapshot: Snapshot, context: Context) -> Snapshot:
     if context.dry_run or snapshot.ledger.clock is None:
         return snapshot
     for _, hold in read_holds(snapshot):
-        window, clock = opened_window(snapshot), snapshot.ledger.clock or 0
-        new = [file for file in snapshot.files if file.max_ins >= clock and not file.cell.is_held]
-        chosen = choose(window, new, replace(hold_choice(window, hold), live_at=clock)) if hold.arrivals else []
-        if chosen:
+        clock = snapshot.ledger.clock or 0
+        if chosen := _arrived(snapshot, hold):
             plan, change = plan_hold(chosen, clock=clock), Change(clock=clock)
             entry = {"op": "hold", "case": hold.case, "by": hold.by, "records": counts_of(chosen).total()}
             snapshot = commit_move(snapshot, plan, context, change, entry).snapshot
     return snapshot
+
+
+def has_arrivals(snapshot: Snapshot) -> bool:
+    """Whether the last update admitted something that a case holds and that was not moved yet."""
+    return any(_arrived(snapshot, hold) for _, hold in read_holds(snapshot))
+
+
+def _arrived(snapshot: Snapshot, hold: Hold) -> list[Chosen]:
+    clock = snapshot.ledger.clock or 0
+    new = [file for file in snapshot.files if file.max_ins >= clock and not file.cell.is_held]
+    if not hold.arrivals or not new:
+        return []
+    window = opened_window(snapshot)
+    return choose(window, new, replace(hold_choice(window, hold), live_at=clock))
 
 
 def commit_move(
