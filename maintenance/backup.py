@@ -80,19 +80,30 @@ class _Copying:
     place: Place
     known: Manifest | None
     verify: bool
-    wall: Callable[[], datetime] | None  # for a lease; None: none is needed
-    progress: Callable[[str], None]
+    context: Context | None  # for a lease; None: none is needed
     lease: HeldLease | None = None
     tries: int = 0
     bytes_copied: int = 0
     files_copied: int = 0
     repaired: list[str] = field(default_factory=list)
 
+    def progress(self, text: str) -> None:
+        """Tell what is being done."""
+        if self.context is not None:
+            self.context.progress(text)
+
     def pinned(self, table: Table) -> Snapshot:
-        """Pin the newest version."""
-        if self.wall is None:
+        """Pin the newest version.  What arrived and a case holds lies in held files then, where the backup keeps it."""
+        if self.context is None:
             return table.snapshot()
-        snapshot, self.lease = own_leases().pinned(table, "backup", self.wall)
+        snapshot, self.lease = own_leases().pinned(table, "backup", self.context.wall)
+        if snapshot.ledger.holds:
+            from ebb.maintenance.keep import has_arrivals, keep_arrivals  # reads files, which few backups have to
+
+            if has_arrivals(snapshot):
+                with table.lock(wait=max(self.context.wait, _SOON_SECONDS)):
+                    keep_arrivals(table.snapshot(), self.context)
+                    snapshot, self.lease = own_leases().pinned(table, "backup", self.context.wall)
         return snapshot
 
     def data(self, snapshot: Snapshot) -> None:
@@ -219,9 +230,7 @@ def backup(table: Table, folder: str | Path, context: Context, *, verify: bool =
         _check_same(place, manifest, snapshot)
         return _planned(place, manifest, snapshot)
     place.make()
-    return renew(
-        place, table, wait=context.wait, verify=verify, wall=context.wall, progress=context.progress, is_alone=False
-    )
+    return renew(place, table, wall=context.wall, context=context, verify=verify)
 
 
 def renew(
@@ -229,19 +238,18 @@ def renew(
     table: Table,
     *,
     wall: Callable[[], datetime],
-    wait: float = 0.0,
+    context: Context | None = None,
     verify: bool = False,
-    progress: Callable[[str], None] = lambda _: None,
-    is_alone: bool = True,
 ) -> Backup:
     """Make a backup one of the newest version.  Requires its folder.
 
-    ``is_alone``: nobody erases meanwhile, because the caller has the writer's lock. Otherwise a lease keeps the files there.
+    Without a context nobody erases meanwhile, because the caller has the writer's lock, and every arrival that a case
+    holds was moved. Otherwise a lease keeps the files there.
     """
     started = time.monotonic()
-    with place.lock(wait=wait if is_alone else max(wait, _SOON_SECONDS)) as lock:
+    with place.lock(wait=max(context.wait, _SOON_SECONDS) if context is not None else 0.0) as lock:
         known = place.manifest()
-        copying = _Copying(place, known, verify, None if is_alone else wall, progress)
+        copying = _Copying(place, known, verify, context)
         snapshot = copying.pinned(table)
         _check_same(place, known, snapshot)
         snapshot, manifest = _copy_newest(copying, snapshot)

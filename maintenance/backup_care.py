@@ -61,7 +61,7 @@ def tend(snapshot: Snapshot, now: datetime) -> Tended:
 def tended_after(snapshot: Snapshot, context: Context) -> tuple[str, ...]:
     """Look after the backups after a commit that somebody asked for; returns what went wrong, whatever that was."""
     warnings: list[str] = []
-    failures = warned(lambda: warnings.extend(tend(snapshot, context.wall()).warnings))
+    failures = warned(lambda: warnings.extend(tend(snapshot.table.snapshot(), context.wall()).warnings))
     return (*warnings, *failures)
 
 
@@ -70,7 +70,11 @@ def _tend_one(snapshot: Snapshot, kept: Kept, now: datetime) -> int:
     if not place.is_reachable:
         step = "bring it back, or let the table look after it no more; the next update tries again"
         raise EngineError(f"expired records cannot be taken out of {place}", "it cannot be reached", step)
-    if kept.stale_since is not None and snapshot.version >= kept.stale_since:
+    if (
+        kept.stale_since is not None
+        and snapshot.version >= kept.stale_since
+        and not _has_arrivals(snapshot.table.snapshot())
+    ):
         return renew(place, snapshot.table, wall=lambda: now).files_dropped
     with place.lock() as lock:
         manifest = place.manifest()
@@ -85,3 +89,12 @@ def _tend_one(snapshot: Snapshot, kept: Kept, now: datetime) -> int:
         remember(snapshot.table, place, manifest)
     after = set() if manifest is None else set(manifest.expiring)
     return len(before - after) + swept
+
+
+def _has_arrivals(snapshot: Snapshot) -> bool:
+    """Whether a case holds what was not moved yet: then the next update moves it first, and renews the backup."""
+    if not snapshot.ledger.holds:
+        return False
+    from ebb.maintenance.keep import has_arrivals  # reads files, which few ticks have to
+
+    return has_arrivals(snapshot)

@@ -21,7 +21,7 @@ from ebb.maintenance.backup_place import mark_stale
 from ebb.maintenance.carry_out import carry_out, warned
 from ebb.maintenance.context import Context
 from ebb.maintenance.copies import Found, opened_copies
-from ebb.maintenance.keep import check_not_held, opened_window
+from ebb.maintenance.keep import check_not_held, keep_arrivals, opened_window
 from ebb.maintenance.plan.change import Plan
 from ebb.maintenance.plan.erase import exposed_since, gone_later
 from ebb.maintenance.plan.records import counts_of, plan_forget
@@ -105,7 +105,8 @@ def forget(table: Table, ask: Ask, context: Context, *, within: int | None = Non
 
         after, done = work.committed(chosen, planned, erased, remove)
         done = _erased_at_once(after, done, context)
-        return replace(done, warnings=(*done.warnings, *tended_after(after, context)))
+        kept = warned(lambda: keep_arrivals(table.snapshot(), context))  # so that backups can be made anew
+        return replace(done, warnings=(*done.warnings, *kept, *tended_after(after, context)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from ebb.warehouse.read.finder import Finder
 from ebb.warehouse.read.window import Window
 from ebb.warehouse.table.snapshot import Snapshot
 
-__all__ = ["check_not_held", "commit_move", "covered", "hold_choice", "keep_arrivals", "opened_window"]
+__all__ = ["check_not_held", "commit_move", "covered", "has_arrivals", "hold_choice", "keep_arrivals", "opened_window"]
 
 
 def opened_window(snapshot: Snapshot) -> Window:
@@ -83,19 +83,28 @@ def keep_arrivals(snapshot: Snapshot, context: Context) -> Snapshot:
     """
     if context.dry_run or snapshot.ledger.clock is None:
         return snapshot
-    last = _last_brought(snapshot)
     for _, hold in read_holds(snapshot):
-        if not hold.arrivals:
-            continue
-        window, clock, since = opened_window(snapshot), snapshot.ledger.clock, max(last, hold.slot)
-        files = [file for file in snapshot.files if not file.cell.is_held]
-        new = [file for file in files if file.written is None or file.written[0] >= since]
-        chosen = choose(window, new, replace(hold_choice(window, hold), arrived_after=hold.slot, live_at=since))
-        if chosen:
+        clock = snapshot.ledger.clock or 0
+        if chosen := _arrived(snapshot, hold):
             plan, change = plan_hold(chosen, clock=clock), Change(clock=clock)
             entry = {"op": "hold", "case": hold.case, "by": hold.by, "records": sum(some.records for some in chosen)}
             snapshot = commit_move(snapshot, plan, context, change, entry).snapshot
     return snapshot
+
+
+def has_arrivals(snapshot: Snapshot) -> bool:
+    """Whether something was admitted that a case holds and that was not moved yet."""
+    return any(_arrived(snapshot, hold) for _, hold in read_holds(snapshot))
+
+
+def _arrived(snapshot: Snapshot, hold: Hold) -> list[Chosen]:
+    """Return what arrived after a case began, is held by it, and lies in no held file yet."""
+    if not hold.arrivals:
+        return []
+    window, since = opened_window(snapshot), max(_last_brought(snapshot), hold.slot)
+    files = [file for file in snapshot.files if not file.cell.is_held]
+    new = [file for file in files if file.written is None or file.written[0] >= since]
+    return choose(window, new, replace(hold_choice(window, hold), arrived_after=hold.slot, live_at=since))
 
 
 def _last_brought(snapshot: Snapshot) -> int:

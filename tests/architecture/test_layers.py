@@ -54,9 +54,10 @@ RANKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "maintenance": (
         ("context", "landing_place", "phases", "plan", "values"),
         ("backup_place", "carry_out", "declare", "reading"),
+        ("keep",),
         ("backup",),
         ("backup_care",),
-        ("define", "stage", "upkeep", "keep"),
+        ("define", "stage", "upkeep"),
         ("update", "inspect", "restore"),
         ("landing", "adopt", "retry", "repair"),
         ("ask", "copies"),

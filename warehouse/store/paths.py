@@ -92,10 +92,7 @@ HOLDS = "holds"  # the folder of what says which records are held, below the hid
 RANGES = "ranges"  # the folder of objects with key ranges, below the hidden one
 LEASES = "leases"  # the folder of leases, below the hidden one
 EVIDENCE = "evidence"  # the folder of the journal's segments, below the hidden one
-BACKUPS, STALE = (
-    "backups",
-    "stale",
-)  # below the hidden one: what a table remembers of its backups; there: which are stale
+BACKUPS, STALE = "backups", "stale"  # below the hidden one: what is remembered of backups; there: who is stale
 MANIFEST = "manifest"  # in the folder of a backup
 PLACE_LOCK = "lock"  # there too
 SIDE_SUFFIX = ".keys"  # of what the directory keeps beside a data file

@@ -578,6 +578,57 @@ def test_held_records_stay_in_backups_and_come_back_until_they_are_released(tabl
     assert canaries_below(tmp_path / "b") == set()
 
 
+def test_arrivals_that_are_held_stay_in_backups_and_come_back(table: OpenTable, tmp_path: Path) -> None:
+    held = "canary-3-2-x"  # expires at 6
+    table.hold(held, case="c-1", arrivals=True)
+    apply_batch(table, 3)
+    assert not [file for file in table.table.snapshot().files if file.cell.is_held], "the next update would move it"
+
+    done = table.backup(tmp_path / "b")
+
+    assert (done.slot, done.files_copied) == (3, done.files)
+    assert table.backup(tmp_path / "b").version == done.version, "it was moved once"
+    for slot in range(4, 15):
+        assert table.update(at=slot).warnings == ()
+    assert canaries_below(tmp_path / "b") == {held}
+    for name, at in (("u", None), ("v", 16)):
+        table.warehouse.restore(tmp_path / "b", "t", new_name=name, at=at)
+        copy = table.warehouse.table(name)
+        assert copy.held("c-1").read_all()["id"].to_pylist() == [302]
+        assert copy.check(deep=True).findings == ()
+    table.release("c-1")
+    assert canaries_below(tmp_path / "b") == set()
+
+
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_a_renewed_backup_keeps_arrivals_that_are_held(*, is_reachable: bool, table: OpenTable, tmp_path: Path) -> None:
+    slot = 3 if is_reachable else 4  # of the last arrivals when the backup is made anew
+    held, forgotten = f"canary-{slot}-2-x", "canary-3-3-x"
+    table.hold(held, case="c-1", arrivals=True)
+    table.backup(tmp_path / "b")
+    apply_batch(table, 3)
+    if not is_reachable:
+        (tmp_path / "b").rename(tmp_path / "away")
+    table.forget(forgotten, within=0)
+    if not is_reachable:
+        apply_batch(table, 4)
+        (tmp_path / "away").rename(tmp_path / "b")
+        table.erase()
+    else:
+        assert forgotten not in canaries_below(tmp_path), "at once"
+        apply_batch(table, 4)
+
+    table.update(at=5)
+
+    assert forgotten not in canaries_below(tmp_path / "b")
+    assert not table.status().backups[0].is_stale
+    for at in range(6, 15):
+        assert table.update(at=at).warnings == ()
+    assert canaries_below(tmp_path / "b") == {held}
+    table.warehouse.restore(tmp_path / "b", "t", new_name="u")
+    assert table.warehouse.table("u").held("c-1").read_all()["id"].to_pylist() == [100 * slot + 2]
+
+
 def test_a_backup_that_is_no_longer_managed_is_left_alone(table: OpenTable, tmp_path: Path) -> None:
     table.backup(tmp_path / "b")
     before = digest_of(tmp_path / "b")
