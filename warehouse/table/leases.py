@@ -152,6 +152,7 @@ class Leases:
             if kept is None or not kept.stands(now_ms):
                 is_new = True
                 kept = self._kept[key] = self._written(leases_of(table), version, snapshot.ledger.clock, what, now)
+                self._is_needed.notify()  # not each time: a look ends what the one before saw idle
             self._start()
             held = kept.user() if kept.user is not None else None
             if held is None:
@@ -224,7 +225,6 @@ class Leases:
             with suppress(RuntimeError):  # there is no room for it: the next window tries again
                 thread.start()
                 self._thread = thread
-        self._is_needed.notify()
 
     def _run(self) -> None:
         while True:
