@@ -53,8 +53,8 @@ def test_the_report_says_what_the_clock_on_the_wall_says(
                 last = max(wall.gone[id] for id in expired)
                 assert datetime.fromisoformat(tick.erased) >= last.replace(microsecond=0)
                 ticks, exact = ticks + 1, exact + (datetime.fromisoformat(tick.erased) == last.replace(microsecond=0))
-            elif expired:
-                assert any(id not in wall.gone for id in expired)
+            elif expired:  # a file waits that holds one of them, or might: the log knows its first and last slot only
+                assert any(id not in wall.gone for id in expired) or wall.table.status().files_waiting_for_erase
     record_property("figures", f"ticks whose erasure was timed under {way}: {ticks}, exact {exact}, too early 0")
     assert exact > ticks // 2
 
