@@ -79,8 +79,12 @@ class History:
         clock = self.slots[-1]
         kept = self.table.status().backups[0]
         at = self.rng.choice([None, clock, clock + 1, clock + 2])
-        would = again.restore(self.folder / "b", "t", at=at, dry_run=True)
-        done = again.restore(self.folder / "b", "t", at=at)
+        backups = (
+            self.folder / f"b{self.restored}"
+        )  # of its own: an adopted copy looks after the backup that it came from
+        shutil.copytree(self.folder / "b", backups)
+        would = again.restore(backups, "t", at=at, dry_run=True)
+        done = again.restore(backups, "t", at=at)
         copy, over = again.table("t"), done.expired_through or 0
         assert (would.expired_through, would.files) == (over, done.files)
         window = [record for record in self.backed_up if (record.expires or 0) > over]
@@ -93,6 +97,7 @@ class History:
         self.go_on(copy, done.slot or 0, over)
         self.restored += 1
         shutil.rmtree(again.root)
+        shutil.rmtree(backups)
 
     def go_on(self, copy: OpenTable, since: int, over: int) -> None:
         """Apply to the copy what the table had before and after its backup; that it is the same in the end."""
