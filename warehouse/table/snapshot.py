@@ -24,7 +24,16 @@ from ebb.warehouse.store.errors import disk_errors
 from ebb.warehouse.store.files import files_below, identity, names_in
 from ebb.warehouse.store.lock import Lock, locked
 from ebb.warehouse.store.paths import (
-    EVIDENCE, HIDDEN, LOCK, LOG, QUARANTINE_SUFFIX, RANGES, STATES, entry_name, entry_version, is_data_file,
+    EVIDENCE,
+    HIDDEN,
+    LOCK,
+    LOG,
+    QUARANTINE_SUFFIX,
+    RANGES,
+    STATES,
+    entry_name,
+    entry_version,
+    is_data_file,
 )  # fmt: skip
 from ebb.warehouse.table.cellfiles import added, check_generations, file_of_add, live_files, removed
 from ebb.warehouse.table.commit import append, new_id
