@@ -305,10 +305,8 @@ class Snapshot:
         """Return the table after the next commit."""
         change, state = change_of(entry.ebb["ledger"], entry.version)
         if state == self.state:
-            ledger = self.ledger.advanced(change)
-        else:
-            ledger, state = read_ledger(self.table.states, self.table.log, entry.version)
-        return self._followed(entry, ledger, state)
+            return self._followed(entry, self.ledger.advanced(change), state)
+        return self._followed(entry, *read_ledger(self.table.states, self.table.log, entry.version))
 
     def _followed(self, entry: LogEntry, ledger: Ledger, state: State | None) -> Snapshot:
         gone, added_files = set(entry.removed), tuple(file_of_add(add) for add in entry.adds)
