@@ -163,6 +163,8 @@ def back_up_and_restore(story: Story) -> None:
     story.open().backup(story.world.backups)
     warehouse.restore(story.world.backups, "t", new_name="again")
     assert scanned_ids(warehouse.table("again")) == sorted(record.id for record in story.model.window())
+    for case in list(story.model.holds):
+        warehouse.table("again").release(case)
     warehouse.drop("again")
     story.acknowledged(story.open().table.snapshot().version)
     story.world.figures["backups restored"] += 1
