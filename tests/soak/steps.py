@@ -126,11 +126,15 @@ def forget(story: Story) -> None:
 
 
 def amend(story: Story) -> None:
-    """Let the records of a key expire in the next tick but one."""
+    """Let the records of a key expire in the next tick but one, unless a case holds one of them."""
     clock = story.model.clock
     if clock is None:
         return
     key, is_chosen = _some_key(story)
+    if story.model.held() & {r.id for r in story.model.window() if is_chosen(r) and r.expires != clock + 2}:
+        with pytest.raises(HeldError):
+            story.open().amend(key, expires=clock + 2)
+        return
     done = story.open().amend(key, expires=clock + 2)
     assert done.records == len(story.model.amend(is_chosen, clock + 2))
     story.acknowledged(done.version)
