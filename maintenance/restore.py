@@ -64,7 +64,7 @@ from ebb.warehouse.table.spec import TableSpec, check_name
 
 __all__ = ["Restoration", "confirm_restored", "restore"]
 
-_TRIES = 4  # to read a backup that somebody makes anew meanwhile
+_TRIES = 30  # to read a backup that somebody makes anew meanwhile
 _BEFORE_ALL = -(2**62)  # a slot: nothing expires at it or before
 
 

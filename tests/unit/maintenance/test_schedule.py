@@ -116,7 +116,8 @@ def test_while_nothing_happens_no_log_is_read_and_no_lock_is_taken(warehouse: Wa
         rounds(warehouse, *[lambda: ends.append(len(watched.seen))] * 5)
 
     assert ends[0] > 0, "the first round reads the logs"
-    assert watched.seen[ends[0] :] == []
+    others = [event for event in watched.seen[ends[0] :] if not event.endswith("/_ebb/head")]
+    assert others == [], "but for the head record, which tells of a log that was rolled back"
     assert all(not (folder_of(table) / "_applied").exists() for table in tables)
 
 
