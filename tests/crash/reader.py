@@ -174,7 +174,7 @@ def _follow(table: OpenTable, ended: threading.Event, rng: random.Random) -> Non
 
     with suppress(_EndedError):
         for commit in table.changes("start", follow=True, columns=["id"], sleep=wait):
-            time.sleep(rng.uniform(0, 0.2))  # after it was found to be there, and before it is read
+            ended.wait(rng.uniform(0, 0.2))  # after it was found to be there, and before it is read
             say(json.dumps({"slot": commit.slot, "ids": sorted(commit.records.read_all()["id"].to_pylist())}))
 
 
